@@ -401,7 +401,7 @@ class SimWorld(NativeObject):
 
     def add_subscriber(
         self, subscription: Handle, *, host: int, stream_id: int, poll_limit: int,
-        poll_interval_ns: int, batch: int = 0, outstanding: int = 0,
+        poll_interval_ns: int, batch: int = 0, outstanding: int = 0, pool: int = 0,
     ) -> int:
         native = self._ffi.new("ps_sim_subscriber_params_t *")
         self.library.refuse_others(subscription=subscription)
@@ -412,6 +412,7 @@ class SimWorld(NativeObject):
         native.poll_interval_ns = poll_interval_ns
         native.batch = batch
         native.credits = outstanding
+        native.pool = pool
         return self._check(
             self._lib.ps_simworld_add_subscriber(self._handle, native), "add a subscriber"
         )

@@ -133,6 +133,7 @@ _SUBSCRIBER: Final[Keys] = {
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
     "latency_ms": ("latency_ns", "ms"),
+    "client": ("client", "count"),
 }
 _MISFIT: Final[Keys] = {
     "host": ("host", "host"),

@@ -99,28 +99,30 @@ class _Features(Draw):
         """Add spies on the publisher's host. In some of these scenarios (``ssc=true``), the stream
         also advances while only spies are connected.
         """
-        rng = self.rng
         for stream in self._streams(lambda p: p.channel.startswith("aeron:udp")):
-            if not self.chance("spies"):
-                continue
-            (publisher,) = (p for p in self.scenario.publishers if p.stream_id == stream)
-            for _ in range(rng.choice([1, 1, 2])):
-                slow = rng.random() < 0.4
-                start = rng.randrange(2 * SECOND_NS)
-                spy = SubscriberScript(
-                    host=publisher.host, channel=f"aeron-spy:{_address(publisher.channel)}",
-                    stream_id=stream, start_ns=rng.choice([0, 0, rng.randrange(SECOND_NS)]),
-                    may_join_late=True, poll_limit=rng.choice([1, 10]) if slow else 64,
-                    interval_ns=rng.choice([100_000, MS_NS]) if slow else 0,
-                    pauses=((start, start + rng.choice([50, 1500]) * MS_NS),)
-                    if rng.random() < 0.3 else (),
-                )
-                self.scenario = attrs.evolve(
-                    self.scenario, subscribers=(*self.scenario.subscribers, spy)
-                )
-            if rng.random() < 0.6:
-                self.classes.add("ssc")
-                self._stand_in(stream)
+            if self.chance("spies"):
+                self._spy(stream)
+
+    def _spy(self, stream: int) -> None:
+        rng = self.rng
+        (publisher,) = (p for p in self.scenario.publishers if p.stream_id == stream)
+        for _ in range(rng.choice([1, 1, 2])):
+            slow = rng.random() < 0.4
+            start = rng.randrange(2 * SECOND_NS)
+            spy = SubscriberScript(
+                host=publisher.host, channel=f"aeron-spy:{_address(publisher.channel)}",
+                stream_id=stream, start_ns=rng.choice([0, 0, rng.randrange(SECOND_NS)]),
+                may_join_late=True, poll_limit=rng.choice([1, 10]) if slow else 64,
+                interval_ns=rng.choice([100_000, MS_NS]) if slow else 0,
+                pauses=((start, start + rng.choice([50, 1500]) * MS_NS),)
+                if rng.random() < 0.3 else (),
+            )
+            self.scenario = attrs.evolve(
+                self.scenario, subscribers=(*self.scenario.subscribers, spy)
+            )
+        if rng.random() < 0.6:
+            self.classes.add("ssc")
+            self._stand_in(stream)
 
     def _stand_in(self, stream: int) -> None:
         """Let spies replace receivers; subscribers miss the data that passed meanwhile."""
@@ -358,6 +360,29 @@ class _Credits(_Features):
                 self.classes.add("credits: withheld")
                 self._withhold(stream)
         return attrs.evolve(self.scenario, classes=tuple(sorted(self.classes)))
+
+
+class _PythonSpies(_Features):
+    """Spies of streams with a Python strategy, drawn from a generator of their own."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        super().__init__(scenario, seed)
+        self.rng = random.Random(f"python spies {seed}")
+        self.weight = 0.4
+
+    def add(self) -> Scenario:
+        """Return the scenario with spies on some streams that have a Python strategy."""
+        for stream in self._streams(lambda p: "fc=py:" in p.channel):
+            readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
+            spied = any(s.channel.startswith("aeron-spy") for s in readers)
+            if not spied and self.chance("spies: fc=py"):
+                self._spy(stream)
+        return attrs.evolve(self.scenario, classes=tuple(sorted(self.classes)))
+
+
+def add_python_spies(scenario: Scenario, seed: int) -> Scenario:
+    """Return the scenario with the spies that the seed adds to streams with a Python strategy."""
+    return _PythonSpies(scenario, seed).add()
 
 
 def _address(channel: str) -> str:

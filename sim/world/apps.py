@@ -152,8 +152,11 @@ class Subscriber:
     """A receiving application, which polls after each event of its host. The simulator checks the
     received messages of each session."""
 
-    def __init__(self, script: SubscriberScript, host: Host, native: SimWorld) -> None:
+    def __init__(
+        self, script: SubscriberScript, host: Host, native: SimWorld, number: int
+    ) -> None:
         self.script = script
+        self._number = number
         self.available: list[tuple[int, int]] = []  # (time, session) of images
         self.unavailable: list[tuple[int, int]] = []
         self.joined: dict[int, int] = {}    # position at which it joined a session last
@@ -225,7 +228,7 @@ class Subscriber:
     def open(self) -> None:
         self.joined.clear()
         self._dead = False
-        self._client = self._host.connect("subscriber")
+        self._client = self._host.connect_shared("subscriber", self.script.client)
         self._subscription = self._client.add_subscription(
             self.script.channel,
             self.script.stream_id,
@@ -241,6 +244,8 @@ class Subscriber:
                 poll_interval_ns=self.script.interval_ns,
                 batch=self.script.batch,
                 outstanding=max(parse_credits(self.script.channel)),
+                pool=self.script.client or 1000 + self._number
+                if "ps-credit-policy=" in self.script.channel else 0,
             )
         )
         if self.takes_gaps:
@@ -298,9 +303,10 @@ class Subscriber:
         if self._subscription is None or self._client is None:
             return
         self._native.detach_subscriber(self._apps[-1])
-        self._subscription = None
+        subscription, self._subscription = self._subscription, None
         client, self._client = self._client, None
-        client.close()
+        if not self._host.release_shared(client) and self._host.running:
+            subscription.close()
 
     def _on_available(self, image: Image) -> None:
         self.available.append((self._host.now_ns, image.session_id))

@@ -99,6 +99,7 @@ class Host:
         """Start a daemon on an empty directory."""
         self._epoch += 1
         self._ports: dict[int, SimPort] = {}
+        self._shared_clients: dict[int, list[Client]] = {}
         self._granted: dict[int, Lease] = {}
         self._tokens: dict[int, bytes] = {}         # by client
         self._records: dict[journal.Key, dict[str, Any]] = {}
@@ -367,6 +368,24 @@ class Host:
         """Return a client of this host's daemon. The client is an object of the production class,
         but its requests call the conductor in this process directly."""
         return Client(self.attach(name), library=SIM)
+
+    def connect_shared(self, name: str, number: int) -> Client:
+        """Return a client that several applications share, which state the same number. If the
+        number is 0, return a new client."""
+        users = self._shared_clients.setdefault(number, []) if number else []
+        client = users[0] if users else self.connect(name)
+        users.append(client)
+        return client
+
+    def release_shared(self, client: Client) -> bool:
+        """Close the client if no other application uses it; return whether it is closed."""
+        for users in self._shared_clients.values():
+            if client in users:
+                users.remove(client)
+                if users:
+                    return False
+        client.close()
+        return True
 
     def watch(self, port: SimPort, fd: int) -> None:
         """Make the agents write to an eventfd when they wake the client of this port."""

@@ -106,8 +106,8 @@ class World:
             for script in scenario.publishers
         ]
         self.subscribers = [
-            Subscriber(script, self.hosts[script.host], self.native)
-            for script in scenario.subscribers
+            Subscriber(script, self.hosts[script.host], self.native, number)
+            for number, script in enumerate(scenario.subscribers)
         ]
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._plans = 0

@@ -5,6 +5,7 @@
  */
 #include "ps_client_internal.h"
 #include "ps_driver_state.h"
+#include "ps_sender.h"
 #include "ps_sim_probe.h"
 
 /* The image repeats a new limit after 10 ms and 40 ms more, at the end of a cycle each time. */
@@ -113,6 +114,62 @@ static bool states_last(const ps_sim_ledger_t *of, int64_t final)
     return final >= of->count + ps_sim_marked(of, end) && final <= of->count + of->dropped;
 }
 
+/* ---- pools --------------------------------------------------------------------------------- */
+
+/* Returns true if the reader's share counts in the pool: its image has not ended. A share of a
+ * session that has ended belongs to the other sessions, although the application may still read. */
+static bool is_pooled(const ps_simworld_t *world, const ps_sim_subscriber_t *subscriber,
+                      const ps_sim_ledger_t *of)
+{
+    const ps_driver_t *driver = world->slots[subscriber->params.host].driver;
+    const ps_img_t *read = image_of(subscriber, of);
+    if (read == NULL || driver == NULL) {
+        return false;
+    }
+    for (int32_t i = 0; i < driver->sender->publication_count; i++) {
+        const ps_publication_t *pub = driver->sender->publications[i];
+        if (pub->log.session_id == of->session_id && pub->log.stream_id == of->stream_id) {
+            return pub->endpoint == NULL && pub->state == PS_PUBLICATION_ACTIVE;
+        }
+    }
+    for (int32_t i = 0; i < driver->receiver->n_images; i++) {
+        const ps_image_t *image = driver->receiver->images[i];
+        if (image->params.session_id == of->session_id &&
+            image->params.stream_id == of->stream_id) {
+            return image->state == PS_IMAGE_ACTIVE;
+        }
+    }
+    return false;
+}
+
+/* Of all sessions of a pool together, no more messages are accepted and not released than the pool
+ * has credits. */
+static void check_pool(ps_simworld_t *world, const ps_sim_subscriber_t *member)
+{
+    int64_t outstanding = 0;
+    for (int32_t i = 0; i < world->subscriber_count; i++) {
+        const ps_sim_subscriber_t *subscriber = &world->subscribers[i];
+        if (!subscriber->attached || subscriber->params.pool != member->params.pool ||
+            subscriber->params.host != member->params.host) {
+            continue;
+        }
+        for (int32_t j = 0; j < subscriber->reader_count; j++) {
+            const ps_sim_reader_t *reader = &subscriber->readers[j];
+            const ps_sim_ledger_t *of = &world->ledgers[reader->ledger];
+            if (is_whole(reader) && is_pooled(world, subscriber, of)) {
+                outstanding += of->count - reader->released;
+            }
+        }
+    }
+    if (outstanding > member->params.credits) {
+        ps_sim_violate(world,
+                       "host %d: %lld messages are accepted and not released in pool %d, which "
+                       "has %lld credits",
+                       member->params.host, (long long)outstanding, member->params.pool,
+                       (long long)member->params.credits);
+    }
+}
+
 void ps_sim_credit_watch(ps_simworld_t *world, int32_t host)
 {
     for (int32_t i = 0; i < world->subscriber_count; i++) {
@@ -166,6 +223,9 @@ void ps_sim_credit_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher)
                 (model != NULL && reader->receiver_id != 0 &&
                  is_silent(model, reader->receiver_id, world->now_ns))) {
                 continue;
+            }
+            if (subscriber->params.pool > 0) {
+                check_pool(world, subscriber);
             }
             if (of->count - reader->released > subscriber->params.credits) {
                 ps_sim_violate(world,

@@ -86,6 +86,8 @@ typedef struct ps_sim_subscriber_params {
                                * releases at each multiple of poll_interval_ns. */
     int64_t credits;          /* Number of credits that the application grants: the largest number
                                * of outstanding messages. 0: the application grants no credits. */
+    int32_t pool;             /* Subscriptions of a host with the same number above 0 divide their
+                               * credits among all their publishers. */
 } ps_sim_subscriber_params_t;
 
 typedef struct ps_sim_publisher_stats {
