@@ -301,6 +301,20 @@ class PressureRelieved(PressureTriggered):
     type = EventType.PRESSURE_RELIEVED
 
 
+@attrs.frozen(kw_only=True)
+class ReaderLagged(DriverEvent):
+    """A reader for which the stream does not wait has fallen behind its depth, or has caught up."""
+
+    type = EventType.READER_LAGGED
+    member = "reader"
+
+    behind: int = 0                     # bytes
+    messages: int = 0                   # that the reader skipped since it fell behind
+    duration_ns: int = 0                # since the reader fell behind
+    position_counter_id: int = 0
+    lagged: int = 0                     # 1: it has fallen behind
+
+
 EVENTS: Final[dict[EventType, type[DriverEvent]]] = {
     event.type: event
     for event in (
@@ -308,6 +322,7 @@ EVENTS: Final[dict[EventType, type[DriverEvent]]] = {
         Blocked, Unblocked, TermNeeded, Released, EndpointError, DestinationChanged, RemoteError,
         Silent, Loss, SubscriberChanged, SessionLeft, TermsReleased, SecondSource,
         ImageEstablished, Join, PressureTriggered, PressureRelieved,
+        ReaderLagged,
     )
 }
 _COMMON: Final = frozenset(field.name for field in attrs.fields(DriverEvent))

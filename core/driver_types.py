@@ -66,6 +66,7 @@ class EventType(enum.IntEnum):
     JOIN = 21
     PRESSURE_TRIGGERED = 22
     PRESSURE_RELIEVED = 23
+    READER_LAGGED = 24
 
 
 class SystemCounter(enum.IntEnum):

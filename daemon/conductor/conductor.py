@@ -252,6 +252,7 @@ class Conductor:
             events.Join: lambda e: joins.on_join(state, e),
             events.PressureTriggered: lambda e: pressure.on_pressure(state, e),
             events.PressureRelieved: lambda e: pressure.on_pressure(state, e),
+            events.ReaderLagged: lambda e: pressure.on_reader(state, self._link_of(e), e),
             events.Released: self._on_released,
             events.EndpointError: self._on_endpoint_error,
             events.DestinationChanged: lambda e: send_endpoints.on_destination(state, e),
@@ -381,7 +382,9 @@ class Conductor:
             "loss", image_id=event.id, bytes=event.bytes, gaps=event.gaps, position=event.position
         )
 
-    def _link_of(self, event: events.SubscriberChanged) -> SubscriberLink | None:
+    def _link_of(
+        self, event: events.SubscriberChanged | events.ReaderLagged
+    ) -> SubscriberLink | None:
         source = self._state.images.get(event.id) or self._state.publications.get(event.id)
         links = source.subscribers.values() if source is not None else ()
         return next((link for link in links if link.counter_id == event.position_counter_id), None)

@@ -32,6 +32,12 @@ EVENTS: Final[dict[str, str]] = {
     "pressure_relieved": "after the event `pressure_triggered`, the unsent data of the stream fell "
                          "to the low watermark. `drained_messages` is the number of messages that "
                          "left the log between the two events (`None` if unknown)",
+    "reader_skips": "a subscription with `independent` or `drop_oldest` fell behind its depth, so "
+                    "the stream no longer waits for it ([rules](back-pressure.md#subscriptions)). "
+                    "The daemon publishes at most one event `reader_skips` a second for a reader",
+    "reader_continues": "after the event `reader_skips`, the subscription caught up to half of its "
+                        "depth. `skipped_messages` is the number of messages that it skipped in "
+                        "`duration_ns`",
     "backpressure_warning": "a setting or a load prevents back-pressure from working well. `kind` "
                             "is `depth`, `low_watermark`, `receiver_timeout` or `sustained`, "
                             "and `message` states the remedy. The daemon publishes each `kind` "

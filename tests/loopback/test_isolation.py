@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import penstock
 from loopback.conftest import NewHost
 from loopback.streams import TIMEOUT_S, Patience, connected, eventually
+from loopback.test_trace import events
 from penstock import Gap
 
 STREAM = 1001
@@ -52,6 +55,9 @@ def channel_on(medium: str, port: Callable[[], int]) -> str:
     return {
         "ipc": "aeron:ipc?term-length=64k",
         "unicast": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k|rcv-wnd=32k",
+        "spy": f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k|rcv-wnd=32k",
+        "multicast": f"aeron:udp?endpoint=239.20.0.9:{port()}|interface=127.0.0.1|fc=min"
+                     "|term-length=64k|rcv-wnd=32k",
     }[medium]
 
 
@@ -109,3 +115,51 @@ def test_a_stopped_reader_stops_no_other(
         assert 0 < slow.delivered * FRAME <= 3 * TERM
         if policy != "independent":
             assert slow.delivered * FRAME <= 3 * 8192
+
+
+@pytest.mark.parametrize("medium", ["ipc", "unicast", "multicast", "spy"])
+def test_a_reader_that_falls_behind_is_in_the_event_feed(
+    new_host: NewHost, port: Callable[[], int], tmp_path: Path, medium: str
+) -> None:
+    path = tmp_path / "trace.jsonl"
+    host = new_host("--trace", str(path))
+    channel = channel_on(medium, port)
+    fast, slow = Reader(), Reader()
+    with (
+        penstock.connect(host.directory) as client,
+        client.add_publication(channel, STREAM) as publication,
+        client.add_subscription(channel, STREAM, on_gap=fast.on_gap) as other,
+        client.add_subscription(
+            f"{'aeron-spy:' if medium == 'spy' else ''}{channel}|ps-sub-policy=drop_oldest"
+            "|ps-sub-depth=8k", STREAM, on_gap=slow.on_gap,
+        ) as stopped,
+    ):
+        connected(publication, other)
+        connected(publication, stopped)
+        sent = 0
+
+        def offers() -> bool:
+            nonlocal sent
+            sent += publication.offer(message_of(sent)) > 0
+            other.poll(fast.on_message)
+            return sent == 4 * TERM // FRAME
+
+        def published(name: str) -> list[dict[str, Any]]:
+            return [event["fields"] for event in events(path) if event["event"] == name]
+
+        eventually(offers, "the stopped reader does not block the stream")
+        eventually(lambda: len(published("reader_skips")) == 1, "the reader has fallen behind")
+
+        def continues() -> bool:
+            stopped.poll(slow.on_message)
+            offers()
+            return len(published("reader_continues")) == 1
+
+        eventually(continues, "the reader has caught up")
+        (before,), (after,) = published("reader_skips"), published("reader_continues")
+        assert before["subscription_id"] == after["subscription_id"] == stopped.registration_id
+        assert before["cause"] == ("spy" if medium == "spy" else "slow_subscriber")
+        assert "client" in before["culprit"]
+        assert before["behind_bytes"] >= 8192
+        assert after["skipped_messages"] == slow.lost
+        assert after["duration_ns"] > 0

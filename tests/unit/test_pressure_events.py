@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``pressure_triggered`` and ``pressure_relieved`` in the event feed."""
+"""Events of streams under pressure, and of readers that fall behind, in the event feed."""
 
 from __future__ import annotations
 
@@ -48,3 +48,27 @@ def test_an_unknown_count_of_messages_is_none_and_a_removed_stream_is_silent() -
     rig.event(EventType.PRESSURE_RELIEVED, kind=ObjectKind.PUBLICATION, id=publication + 1000)
     (relieved,) = reported(rig, "pressure_relieved")
     assert relieved["drained_messages"] is None
+
+
+def test_a_reader_that_falls_behind_is_reported_with_its_client() -> None:
+    rig = Rig()
+    client = rig.client("reader")
+    publication = rig.pub(client, "aeron:ipc").registration_id
+    channel = "aeron:ipc?ps-sub-policy=independent"
+    subscription = rig.sub(client, channel).registration_id
+    (link,) = rig.state.publications[publication].subscribers.values()
+    common: dict[str, Any] = {
+        "kind": ObjectKind.PUBLICATION, "id": publication, "stream_id": 7,
+        "position_counter_id": link.counter_id,
+    }
+    rig.event(EventType.READER_LAGGED, **common, lagged=1, behind=4096)
+    rig.event(
+        EventType.READER_LAGGED, **common, lagged=0, behind=32, messages=12, duration_ns=5_000_000
+    )
+    rig.event(EventType.READER_LAGGED, **(common | {"position_counter_id": 4711}), lagged=1)
+    (skips,) = reported(rig, "reader_skips")
+    (continues,) = reported(rig, "reader_continues")
+    assert skips["cause"] == continues["cause"] == "slow_subscriber"
+    assert skips["culprit"] == f"client {client} 'reader' (pid 10)"
+    assert (skips["subscription_id"], skips["behind_bytes"]) == (subscription, 4096)
+    assert (continues["skipped_messages"], continues["duration_ns"]) == (12, 5_000_000)

@@ -74,7 +74,7 @@ int ps_agent_command(ps_agent_t *agent, const ps_command_t *command)
 
 bool ps_agent_emit(ps_agent_t *agent, const ps_event_t *event)
 {
-    PS_ASSERT(event->type > PS_EV_NONE && event->type <= PS_EV_PRESSURE_RELIEVED);
+    PS_ASSERT(event->type > PS_EV_NONE && event->type <= PS_EV_READER_LAGGED);
     if (!ps_ring_push(&agent->events, event)) {
         return false;
     }

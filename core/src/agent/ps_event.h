@@ -57,8 +57,10 @@ enum ps_event_type {
      * emits at most one PS_EV_PRESSURE_TRIGGERED a second. After each PS_EV_PRESSURE_TRIGGERED, the
      * sender emits one PS_EV_PRESSURE_RELIEVED. */
     PS_EV_PRESSURE_TRIGGERED = 22,
-    PS_EV_PRESSURE_RELIEVED = 23 /* The unsent data of a publication has fallen to the low watermark
-                                  * (`pressure`). */
+    PS_EV_PRESSURE_RELIEVED = 23, /* The unsent data of a publication has fallen to the low
+                                   * watermark (`pressure`). */
+    PS_EV_READER_LAGGED = 24      /* An isolated reader has become lagged, or is lagged no more
+                                   * (ps_isolation.h, `reader`). */
 };
 
 enum ps_object_kind {
@@ -217,6 +219,13 @@ typedef struct ps_event {
             int32_t client_slot; /* If a client of this host blocks the publication: the client's
                                   * slot in penstock.dat. Otherwise -1. */
         } pressure;
+        struct {
+            int64_t behind;      /* bytes */
+            int64_t messages;    /* number of messages that the reader skipped in this lag */
+            int64_t duration_ns; /* since the reader became lagged */
+            int32_t position_counter_id;
+            int32_t lagged; /* 1: the reader is lagged */
+        } reader;
     };
 } ps_event_t;
 

@@ -15,6 +15,9 @@ void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, in
     isolation->seen = 0;
     isolation->seen_ns = 0;
     isolation->lagged = false;
+    isolation->noted = false;
+    isolation->reported = false;
+    isolation->reported_ns = INT64_MIN / 2;
     atomic_store_explicit(&slot->lagged, 0, memory_order_relaxed);
 }
 
@@ -65,4 +68,37 @@ void ps_isolation_publish(void)
     /* Pairs with the acquire fence between a client's copy and its look at the mark: a copy that
      * has bytes of a later store is followed by a look that sees the mark. */
     atomic_thread_fence(memory_order_release);
+}
+
+/* ---- reports --------------------------------------------------------------------------------- */
+
+static int64_t skipped_of(const ps_isolation_t *isolation)
+{
+    return atomic_load_explicit(&isolation->slot->skipped_messages, memory_order_relaxed);
+}
+
+bool ps_isolation_due(ps_isolation_t *isolation, int64_t now_ns)
+{
+    if (isolation->lagged && !isolation->noted) {
+        isolation->noted = true;
+        isolation->since_ns = now_ns;
+        isolation->skipped = skipped_of(isolation);
+    } else if (!isolation->lagged && !isolation->reported) {
+        isolation->noted = false;
+    }
+    return isolation->lagged
+               ? !isolation->reported && now_ns - isolation->reported_ns >= PS_ISOLATION_REPORT_NS
+               : isolation->reported;
+}
+
+void ps_isolation_reported(ps_isolation_t *isolation, int64_t now_ns)
+{
+    isolation->reported = isolation->lagged;
+    isolation->noted = isolation->lagged;
+    isolation->reported_ns = isolation->lagged ? now_ns : isolation->reported_ns;
+}
+
+int64_t ps_isolation_skipped(const ps_isolation_t *isolation)
+{
+    return skipped_of(isolation) - isolation->skipped;
 }

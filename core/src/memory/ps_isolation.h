@@ -28,7 +28,7 @@
  * stores the end of the data only once in PS_ISOLATION_LATE_NS. The agent may therefore detect a
  * late reader up to PS_ISOLATION_LATE_NS too late. A burst of data, for example after a retransmit
  * has closed a gap, does not make a reader late at once. */
-enum { PS_ISOLATION_LATE_NS = 5 * 1000 * 1000 };
+enum { PS_ISOLATION_LATE_NS = 5 * 1000 * 1000, PS_ISOLATION_REPORT_NS = 1000 * 1000 * 1000 };
 
 typedef struct ps_isolation {
     ps_subscriber_slot_t *slot; /* NULL: the stream waits for the reader */
@@ -37,6 +37,12 @@ typedef struct ps_isolation {
     int64_t seen_ns; /* Time at which the agent stored `seen`; it stores `seen` again when
                       * PS_ISOLATION_LATE_NS have passed. */
     bool lagged;
+    /* Reports to the conductor (ps_isolation_due). */
+    bool noted;          /* since_ns and skipped belong to the present lag */
+    bool reported;       /* the agent has reported that the reader is lagged */
+    int64_t since_ns;    /* when the reader became lagged */
+    int64_t reported_ns; /* when the agent last reported that the reader is lagged */
+    int64_t skipped;     /* number of messages that the reader had skipped at since_ns */
 } ps_isolation_t;
 
 /* Makes a reader isolated; `slot` is its slot in penstock.dat. The reader becomes lagged when it is
@@ -52,6 +58,13 @@ bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t lead
  * continue at `newest`. Also stores the limit for late readers: the end of the data that the agent
  * saw PS_ISOLATION_LATE_NS ago. A reader below this position is late. */
 void ps_isolation_mark(ps_isolation_t *isolation, int64_t mark, int64_t newest, int64_t now_ns);
+/* Returns true if the agent must report that the reader has become lagged, or has ceased to be
+ * lagged. The agent reports at most one lag of a reader in PS_ISOLATION_REPORT_NS. */
+bool ps_isolation_due(ps_isolation_t *isolation, int64_t now_ns);
+/* Call this function when the report has been emitted. */
+void ps_isolation_reported(ps_isolation_t *isolation, int64_t now_ns);
+/* Returns the number of messages that the reader has skipped in the reported lag. */
+int64_t ps_isolation_skipped(const ps_isolation_t *isolation);
 /* Makes the stored marks visible to the clients. Call this function before any store that
  * overwrites memory below a new mark. */
 void ps_isolation_publish(void);

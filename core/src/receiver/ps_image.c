@@ -27,7 +27,7 @@ void ps_image_timer(ps_image_t *image, int64_t due_ns)
 
 bool ps_image_emit(ps_image_t *image, ps_event_t *event)
 {
-    PS_ASSERT(event->type > PS_EV_NONE && event->type <= PS_EV_PRESSURE_RELIEVED);
+    PS_ASSERT(event->type > PS_EV_NONE && event->type <= PS_EV_READER_LAGGED);
     event->kind = PS_KIND_IMAGE;
     event->id = image->params.id;
     event->now_ns = image->receiver->now_ns;

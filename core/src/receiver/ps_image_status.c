@@ -58,6 +58,25 @@ static int64_t slowest_of(const ps_image_t *image, int32_t *who, int64_t *fastes
     return *who < 0 ? -1 : slowest;
 }
 
+/* Emits PS_EV_READER_LAGGED if that is due; if the ring is full, at a later look. */
+static void report_reader(ps_image_t *image, ps_image_subscriber_t *subscriber, int64_t behind)
+{
+    ps_isolation_t *isolation = &subscriber->isolation;
+    const int64_t now_ns = image->receiver->now_ns;
+    if (!ps_isolation_due(isolation, now_ns)) {
+        return;
+    }
+    ps_event_t event = { .type = PS_EV_READER_LAGGED,
+                         .reader = { .behind = behind,
+                                     .messages = ps_isolation_skipped(isolation),
+                                     .duration_ns = now_ns - isolation->since_ns,
+                                     .position_counter_id = subscriber->position_counter_id,
+                                     .lagged = isolation->lagged } };
+    if (ps_image_emit(image, &event)) {
+        ps_isolation_reported(isolation, now_ns);
+    }
+}
+
 /* Looks which isolated readers are behind their depth. When the image ends nothing is written any
  * more, and each reader reads the rest. The mark is not below what this cycle releases: consumption
  * is at most the leader. */
@@ -75,12 +94,13 @@ static PS_NOINLINE void look_at_isolated(ps_image_t *image)
             continue;
         }
         subscriber->position = subscriber->cell;
-        (void)ps_isolation_step(&subscriber->isolation, ps_image_position_of(image, subscriber),
-                                leader);
+        const int64_t position = ps_image_position_of(image, subscriber);
+        (void)ps_isolation_step(&subscriber->isolation, position, leader);
         if (subscriber->isolation.lagged && image->state == PS_IMAGE_ACTIVE) {
             subscriber->position = &image->leader;
         }
         ps_isolation_mark(&subscriber->isolation, mark, leader, image->receiver->now_ns);
+        report_reader(image, subscriber, leader - position);
     }
     ps_isolation_publish();
 }

@@ -58,6 +58,25 @@ static bool emit_join(ps_publication_t *pub)
     return true;
 }
 
+void ps_publication_report_reader(ps_publication_t *pub, ps_publication_subscriber_t *reader,
+                                  int64_t behind)
+{
+    ps_isolation_t *isolation = &reader->isolation;
+    const int64_t now_ns = ps_publication_sender(pub)->now_ns;
+    if (!ps_isolation_due(isolation, now_ns)) {
+        return;
+    }
+    ps_event_t event = { .type = PS_EV_READER_LAGGED,
+                         .reader = { .behind = behind,
+                                     .messages = ps_isolation_skipped(isolation),
+                                     .duration_ns = now_ns - isolation->since_ns,
+                                     .position_counter_id = reader->counter_id,
+                                     .lagged = isolation->lagged } };
+    if (emit(pub, &event)) { /* else again at the next look */
+        ps_isolation_reported(isolation, now_ns);
+    }
+}
+
 static bool emit_one(ps_publication_t *pub, uint32_t bit)
 {
     ps_event_t event = { .type = PS_EV_NONE };
