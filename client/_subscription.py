@@ -28,6 +28,7 @@ ImageCallback: TypeAlias = Callable[[Image], object]
 GapCallback: TypeAlias = Callable[[Gap], object]
 _GAPS_KEPT = 64
 _LEFT_KEPT = 256
+_ENDED_KEPT = 256
 
 
 class _Renewal(NamedTuple):
@@ -83,6 +84,7 @@ class Subscription(Reader):
         self._on_unavailable = on_unavailable
         self._image_type = client._classes.image
         self._settled_epochs: dict[int, int] = {}   # of completed freezes, by image
+        self._ended: deque[int] = deque(maxlen=_ENDED_KEPT)     # latest images that ended
 
     # ---- facts -----------------------------------------------------------------------------------
 
@@ -444,6 +446,7 @@ class Subscription(Reader):
 
     def _image_unavailable(self, notice: control.ImageUnavailable) -> None:
         known = [image.correlation_id for image in self._images]
+        self._ended.append(notice.correlation_id)
         if notice.correlation_id not in known:
             return
         image = self._images[known.index(notice.correlation_id)]

@@ -5,7 +5,7 @@ released."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -82,10 +82,12 @@ class Withholding:
         self._subscription = subscription
         self._handler = handler
         self._settled = subscription._settled_epochs
+        self._coming: dict[int, list[Any]] = {}     # images without a frame: session and source
 
     def request(self) -> None:
         """Request it from the daemon.  Blocks for one exchange."""
-        set_withheld(self._subscription, withheld=True)
+        done = set_withheld(self._subscription, withheld=True)
+        self._coming = {int(image): facts for image, facts in done.coming.items()}
 
     def is_done(self) -> bool:
         """Poll the subscription. Return True if the application has now returned the credits of all
@@ -98,7 +100,9 @@ class Withholding:
         if self._handler is not None:
             while subscription.poll(self._handler):
                 pass
-        done = True
+        for known in [*subscription._ended, *(i.correlation_id for i in subscription._images)]:
+            self._coming.pop(known, None)
+        done = not self._coming
         for image in subscription._images:
             view = img_credits(image._handle)
             if view.state == CreditState.UNSUPPORTED:
@@ -127,6 +131,12 @@ class Withholding:
         found = tuple(
             _outstanding(image, view) for image in subscription._images
             if not (view := img_credits(image._handle)).is_complete
+        ) + tuple(
+            Outstanding(
+                session_id=session, source=source, state="half_open", final=-1, delivered=0,
+                returned=0,
+            )
+            for session, source in self._coming.values()
         )
         return WithholdTimeout(
             f"{subscription.channel} stream {subscription.stream_id} was not drained within "
@@ -136,9 +146,9 @@ class Withholding:
         )
 
 
-def set_withheld(subscription: Subscription, *, withheld: bool) -> None:
+def set_withheld(subscription: Subscription, *, withheld: bool) -> control.Done:
     """Request the daemon to withhold the credits, or to grant them again."""
-    subscription._request(
+    return subscription._request(
         control.WithholdCredits(registration_id=subscription.registration_id, withheld=withheld)
     )
 

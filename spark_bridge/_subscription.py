@@ -347,7 +347,8 @@ class Subscription:
     def credits(self, action: CreditAction) -> list[dict[str, Any]]:
         """Withhold, resume or report the credits of the query's groups. Return the state of each
         session's credits at each daemon."""
-        name, readers = self._options.subscription, []
+        name = self._options.subscription
+        readers: list[dict[str, Any]] = []
         for daemon in range(len(self._controls)):
             for stream in self._streams(daemon):
                 request = functools.partial(

@@ -146,8 +146,7 @@ class AddDestination:
 
 @attrs.frozen(kw_only=True)
 class RemoveDestination:
-    """Remove a destination, given by ``channel``, or by a ``destination_id`` above 0. Reply:
-    Done."""
+    """Remove a destination, given by ``channel`` or a ``destination_id`` above 0. Reply: Done."""
 
     registration_id: int = attrs.field(validator=_ID)
     channel: str = attrs.field(default="", validator=validators.max_len(MAX_CHANNEL_CHARS))
@@ -180,8 +179,8 @@ class RejectImage:
 
 @attrs.frozen(kw_only=True)
 class WithholdCredits:
-    """Withhold the credits of one of the client's subscriptions, or grant them again. Reply: Done.
-    The daemon sends Done before the senders have acknowledged the change of the credits."""
+    """Withhold the credits of one of the client's subscriptions, or grant them again. Reply: Done,
+    before the senders have acknowledged the change; ``coming`` has images without a frame."""
 
     registration_id: int = attrs.field(validator=_ID)
     withheld: bool
@@ -380,6 +379,7 @@ class FetchCredit:
 @attrs.frozen(kw_only=True)
 class Done:
     registration_id: int = 0
+    coming: dict[str, Any] = attrs.field(factory=dict)  # WithholdCredits: [session, source] by id
 
 
 @attrs.frozen(kw_only=True)
@@ -591,10 +591,10 @@ Message = (
     | AddSubscription | RemoveSubscription | AddDestination | RemoveDestination | AddCounter
     | RemoveCounter | RejectImage | WithholdCredits | Resume | GetStatus | Done | Failure
     | PublicationReady | SubscriptionReady | CounterReady | Resumed | Status | ImageAvailable
-    | SubscriptionResumed | ImageUnavailable | PublicationError | DaemonStopping
-    | OpenGroup | GetGroup | AcknowledgeGroup | CloseGroup | ListGroups | Fetch | FetchCredit
-    | CutLog | ReadTimes | FindMarks | GroupReply | GroupList | FetchPiece | LogCuts | LogTimes
-    | LogMarks | RangeGone | WithholdStream | CreditReport
+    | SubscriptionResumed | ImageUnavailable | PublicationError | DaemonStopping | OpenGroup
+    | GetGroup | AcknowledgeGroup | CloseGroup | ListGroups | Fetch | FetchCredit | CutLog
+    | ReadTimes | FindMarks | GroupReply | GroupList | FetchPiece | LogCuts | LogTimes | LogMarks
+    | RangeGone | WithholdStream | CreditReport
 )
 
 MESSAGE_TYPES: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Message)}

@@ -328,6 +328,22 @@ def test_drain_closes_after_the_last_message(pair: Pair) -> None:
     assert subscription.is_closed
 
 
+def test_withhold_waits_for_an_image_whose_first_frame_is_on_its_way(
+    host: PenstockHost, peer: PenstockHost, port: Port
+) -> None:
+    with penstock.connect(host.directory) as receiver, penstock.connect(peer.directory) as sender:
+        for _ in range(8):
+            channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
+            subscription = receiver.add_subscription(channel, STREAM, credits=4)
+            publication = sender.add_publication(channel, STREAM)
+            eventually(lambda p=publication: p.offer(b"x") > 0, "no grant arrived")
+            got: list[bytes] = []
+            subscription.withhold(60, lambda m, _h, to=got: to.append(bytes(m)))
+            assert got == [b"x"]
+            publication.close()
+            subscription.close()
+
+
 def test_withhold_without_credits_is_refused(pair: Pair) -> None:
     with pair.receiver.add_subscription(pair.channel, STREAM) as subscription, \
             pytest.raises(penstock.ChannelRefused, match="grants no credits"):

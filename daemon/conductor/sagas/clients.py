@@ -253,6 +253,13 @@ def _serve(
         case WithholdCredits():
             subscription = _own(client.subscriptions, message.registration_id, "subscription")
             yield from credits_of.set_withheld(state, subscription, withheld=message.withheld)
+            return Done(
+                registration_id=message.registration_id,
+                coming={
+                    str(image.id): [image.session_id, str(image.source)]
+                    for image in credits_of.coming(subscription) if message.withheld
+                },
+            )
         case Resume():
             _resume(state, client, message, answer)
             return None

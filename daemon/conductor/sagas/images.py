@@ -47,7 +47,13 @@ from penstock.daemon.conductor.sagas.image_params import (
 )
 from penstock.daemon.conductor.sagas.isolating import stated_by, willing
 from penstock.daemon.conductor.sagas.joins import report_no_image
-from penstock.daemon.conductor.sagas.linking import link_image, report_refusal, unlink, withdraw
+from penstock.daemon.conductor.sagas.linking import (
+    link_image,
+    report_never_shown,
+    report_refusal,
+    unlink,
+    withdraw,
+)
 from penstock.daemon.conductor.sagas.recv_buffers import follow_window
 from penstock.daemon.conductor.sagas.recv_endpoints import release_if_unused
 from penstock.daemon.conductor.sagas.retention import detach_groups, drop_log, settle
@@ -467,6 +473,7 @@ def _move(state: State, image: Image, trigger: ImageTrigger) -> None:
     image.state = entered
     if trigger is ImageTrigger.NEVER_ESTABLISHED:
         state.half_open_bytes -= image.log.reserved_bytes
+        report_never_shown(state, image)
     state.event("image_state", image_id=image.id, state=entered.value, cause=trigger.value)
     detach_groups(state, image)
     for link in image.subscribers.values():

@@ -223,6 +223,18 @@ def withdraw(state: State, link: SubscriberLink, reason: str) -> None:
     )
 
 
+def report_never_shown(state: State, image: Image) -> None:
+    """Send ImageUnavailable about an image without a frame to the clients whose subscriptions
+    withhold their credits: the withhold waits for the image."""
+    for subscription in image.endpoint.subscriptions.of_stream(image.stream_id):
+        if subscription.withheld and subscription.wants_session(image.session_id):
+            notice = ImageUnavailable(
+                subscription_id=subscription.id, correlation_id=image.id,
+                stream_id=image.stream_id, reason=image.end_reason, end_position=-1, end_ordinal=-1,
+            )
+            state.notify(subscription.client, notice)
+
+
 def unlink(state: State, link: SubscriberLink, *, source_alive: bool = True) -> None:
     """End the link of a subscription. After the end of a link, the image or publication no longer
     waits for the subscription."""

@@ -7,6 +7,7 @@ import pytest
 from conductor_rig import Rig
 
 from penstock.config.protocol import control
+from penstock.core.driver_types import EventType, ObjectKind
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.actions.credits import SetImageCredits, SetPublicationCredits
 
@@ -46,6 +47,26 @@ def test_an_image_without_reader_is_withheld_by_its_own_grant() -> None:
     )
     told = rig.last(SetImageCredits)
     assert (told.position_counter_id, told.frozen) == (-1, True)
+
+
+def test_a_withhold_names_the_images_without_a_frame_and_reports_their_end() -> None:
+    rig = Rig()
+    client = rig.client()
+    ready = rig.sub(client, f"{UDP}|ps-credits=5")
+    endpoint = rig.last(a.OpenRecvEndpoint).params.id
+    for session_id in (42, 43):
+        rig.setup(endpoint, session_id=session_id, established=False)
+    first, second = rig.state.images
+    request = control.WithholdCredits(registration_id=ready.registration_id, withheld=True)
+    done = rig.request(client, request)
+    source = str(rig.state.images[first].source)
+    assert done.coming == {str(first): [42, source], str(second): [43, source]}
+    rig.event(EventType.IMAGE_ESTABLISHED, kind=ObjectKind.IMAGE, id=first)
+    assert rig.request(client, request).coming == {str(second): [43, source]}
+    assert rig.notices(control.ImageUnavailable) == []
+    rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=second, reason=0, position=0)
+    assert [n.correlation_id for n in rig.notices(control.ImageUnavailable)] == [second]
+    assert rig.request(client, request).coming == {}
 
 
 def test_a_local_reader_is_withheld_through_its_publication() -> None:
