@@ -65,6 +65,26 @@ WRONG = (
         file="ps_image_status.c", now="now_ns < due_ns && open > image->sent_window / 2",
         old="now_ns < due_ns && open > image->sent_window",
     )),
+    ("leaves low bands out of the depth", "crowd", Patch(
+        file="ps_bands.c", now="for (int32_t list = PS_BAND_B0; list <= PS_BAND_B4; list++) {",
+        old="for (int32_t list = PS_BAND_B2; list <= PS_BAND_B4; list++) {",
+    )),
+    ("counts streams of the present round as late", "crowd", Patch(
+        file="ps_sender_governor.c", now="sender->now_ns - sender->bands.round_ns,",
+        old="sender->now_ns,",
+    )),
+    ("forgets consumed data ten times as fast", "crowd", Patch(
+        file="ps_priority.c", now="#define HALF_LIFE_NS INT64_C(30000000000)",
+        old="#define HALF_LIFE_NS INT64_C(3000000000)",
+    )),
+    ("takes consumed data for new", "crowd", Patch(
+        file="ps_sender_schedule.c", now="ps_priority_recency(now_ns - consumed_ns)",
+        old="ps_priority_recency(0)",
+    )),
+    ("ages a hundred times as fast", "crowd", Patch(
+        file="ps_priority.c", now="waited_ns > 0 ? waited_ns / PS_PRIORITY_TICK_NS",
+        old="waited_ns > 0 ? waited_ns * 100 / PS_PRIORITY_TICK_NS",
+    )),
     ("serves the lowest band last", "crowd", Patch(
         file="ps_bands.c", now="bands->at = bands->at == 0 ? PS_BAND_B4 : bands->at - 1;",
         old="bands->at = bands->at <= PS_BAND_B1 ? PS_BAND_B4 : bands->at - 1;",

@@ -2,12 +2,16 @@
  * ps_sim_probe_governor.c: the governor of a host, and how it and the bands delay data.
  *
  *   pressure   follows from the published waits; the delays follow from the pressure
+ *   depth      counts the streams that wait for longer than a round
+ *   priority   follows from the stated value or the recency, and from the aging
  *   data       a priority below 0: once a second while the governor defers; less than a datagram:
  *              for the stated time, but not in band B4
  *   turns      no stream waits for its turn longer than the bound of its band
  *   status     messages for released data keep the interval while half a window is open
  *   refusals   THROTTLED at full pressure, and only then
  */
+#include <math.h>
+
 #include "ps_client_publication.h"
 #include "ps_driver_state.h"
 #include "ps_priority.h"
@@ -26,6 +30,9 @@ enum {
     DEFERS_FROM = 800000,
     THROTTLES_FROM = 980000,
     LEAST_WAITS = 32,
+    DEPTH_FULL = 32,
+    RECENT = 500,
+    AGING_MOST = 1000,
     TURN_BYTES_LEAST = 256
 };
 
@@ -118,6 +125,23 @@ static void compare(ps_probe_t *probe, int32_t host, const ps_driver_slot_t *slo
     }
 }
 
+/* The driver takes its sample before the turns: the streams that waited after the last cycle still
+ * wait. A stream that waits alone is in no list. */
+static void check_depth(ps_probe_t *probe, int32_t host, int64_t at_ns)
+{
+    const ps_probe_governor_t *model = &probe->governors[host];
+    const ps_sender_t *sender = ps_probe_driver(probe, host)->sender;
+    int64_t late = 0;
+    for (int32_t i = 0; i < model->queued; i++) {
+        late += model->queued_ns[i] < at_ns - model->round_ns;
+    }
+    const int64_t depth =
+        atomic_load_explicit(&sender->shared->driver->depth_ppm, memory_order_relaxed);
+    if (model->queued > 1 && depth != least(late, DEPTH_FULL) * FULL / DEPTH_FULL) {
+        complain(probe, host, "another number of late streams", depth, late);
+    }
+}
+
 /* Follows the governor of the host. The driver takes its sample before it sends, so the probe calls
  * this function before it checks a datagram, too. */
 static ps_probe_governor_t *follow(ps_probe_t *probe, int32_t host)
@@ -137,6 +161,7 @@ static ps_probe_governor_t *follow(ps_probe_t *probe, int32_t host)
         *model = fresh;
     } else {
         model->pressure = expected_pressure(model, slot);
+        check_depth(probe, host, at_ns);
         if (busy * elapsed_ns / FULL + MS / 1000 < model->ready_ns) {
             complain(probe, host, "the sender was busy for longer", busy, model->ready_ns);
         }
@@ -150,6 +175,23 @@ static ps_probe_governor_t *follow(ps_probe_t *probe, int32_t host)
     note(probe, PS_SIM_RULE_COALESCES, model->coalesce_ns > 0);
     note(probe, PS_SIM_RULE_DEFERS, model->defers);
     return model;
+}
+
+static void note_queued(ps_probe_governor_t *model, const ps_sender_t *sender)
+{
+    model->queued = 0;
+    model->round_ns = sender->bands.round_ns;
+    for (int32_t i = 0; i < sender->publication_count; i++) {
+        const ps_band_entry_t *turn = &sender->publications[i]->turn;
+        if (!turn->queued || turn->list == PS_BAND_BACKGROUND) {
+            continue;
+        }
+        if (model->queued == PS_PROBE_QUEUED) {
+            model->queued = -1;
+            return;
+        }
+        model->queued_ns[model->queued++] = turn->since_ns;
+    }
 }
 
 static bool is_governed(const ps_probe_t *probe, int32_t host)
@@ -170,6 +212,7 @@ void ps_probe_governor_check(ps_probe_t *probe, int32_t host, int64_t now_ns)
     model->waited_twice = model->waited_before;
     model->waited_before = waits;
     model->step_ns = now_ns;
+    note_queued(model, sender);
     /* Several streams wait: within two intervals there is a sample. */
     ps_probe_promise(
         probe, &model->samples, sender->bands.waiting < 2 || now_ns - model->sampled_ns <= 200 * MS,
@@ -296,6 +339,51 @@ void ps_probe_partial_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t no
     }
 }
 
+/* ---- priorities ------------------------------------------------------------------------------ */
+
+/* 500 * 2^(-t / 30 s), for the next tick of 50 ms. */
+static int32_t recency(int64_t t_ns)
+{
+    const double ticks = (double)(t_ns / (50 * MS) + 1);
+    return t_ns < 0 || t_ns >= 300 * SECOND ? 0 : (int32_t)(RECENT * exp2(-ticks / 600));
+}
+
+static int32_t band_of(int64_t priority)
+{
+    return priority < 0      ? PS_BAND_B0
+           : priority >= 750 ? PS_BAND_B4
+                             : PS_BAND_B1 + (int32_t)(priority / 250);
+}
+
+/* The sender computes a priority at the beginning of a tick of 50 ms. */
+static void check_priority(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const ps_band_entry_t *turn = &pub->turn;
+    const int64_t computed_ns = pub->priority_until_ns - 50 * MS;
+    const int64_t consumed_ns =
+        atomic_load_explicit(&pub->slot->last_consumed_ns, memory_order_relaxed);
+    const bool automatic = pub->params.priority == PS_PRIORITY_AUTO;
+    if (computed_ns <= 0 || pub->params.priority == PS_PRIORITY_BACKGROUND ||
+        (automatic && consumed_ns >= computed_ns)) {
+        return;
+    }
+    const int32_t expected = !automatic         ? base_of(pub)
+                             : consumed_ns <= 0 ? 0
+                                                : recency(computed_ns - consumed_ns);
+    if (pub->turn.base < expected - 1 || pub->turn.base > expected + 1) {
+        complain(probe, model->host, "another priority", pub->turn.base, expected);
+    }
+    if (!turn->queued) {
+        return;
+    }
+    const int64_t aging = least(AGING_MOST, most(0, now_ns - turn->since_ns) / (50 * MS) * 5);
+    if (turn->list < band_of(turn->base) || turn->list > band_of(turn->base + aging)) {
+        complain(probe, model->host, "another band than that of its priority", turn->list,
+                 turn->base + aging);
+    }
+}
+
 /* ---- turns ----------------------------------------------------------------------------------- */
 
 /* The bytes that the host sends while a stream waits for its turn are bounded by its band. */
@@ -305,6 +393,7 @@ void ps_probe_turn_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     const ps_sender_t *sender = pub->sender;
     const ps_band_entry_t *turn = &pub->turn;
     const int64_t sent = probe->governors[model->host].sent_bytes;
+    check_priority(probe, model, now_ns);
     if (!turn->queued || turn->since_ns != model->wait_since_ns || turn->list != model->wait_list ||
         model->high != model->wait_high || ps_probe_is_full(probe, model->host, now_ns)) {
         model->wait_since_ns = turn->queued ? turn->since_ns : -1;

@@ -179,6 +179,8 @@ typedef struct ps_probe_join {
     ps_addr_t fresh_from;
 } ps_probe_join_t;
 
+enum { PS_PROBE_QUEUED = 64 };
+
 /* Model of the governor of a host, and of the turns of its streams. */
 typedef struct ps_probe_governor {
     int64_t sampled_ns;       /* Time of the last sample; 0: none. */
@@ -195,6 +197,10 @@ typedef struct ps_probe_governor {
     int64_t step_ns, ready_ns;
     bool waited_before, waited_twice;
     int64_t sent_bytes; /* total of the host's data and retransmits */
+    /* After the last duty cycle: when the streams that waited for a turn began to wait, and the
+     * time of a round. `queued`: number of these streams; -1: more than PS_PROBE_QUEUED. */
+    int32_t queued;
+    int64_t queued_ns[PS_PROBE_QUEUED], round_ns;
     ps_probe_promise_t samples;
 } ps_probe_governor_t;
 
