@@ -422,7 +422,10 @@ def unread_bytes(
         if publication.id in sent:
             ends[publication.id] = sent[publication.id][not publication.is_ipc]
     found: dict[int, int] = {}
-    for source in (*snapshot.publications, *snapshot.images):
+    sources: list[PublicationSnapshot | ImageSnapshot] = [
+        *snapshot.publications, *snapshot.images
+    ]
+    for source in sources:
         for link in source.subscribers:
             if source.id in ends and not link.resting:
                 behind = max(0, ends[source.id] - counter(link.counter_id))
