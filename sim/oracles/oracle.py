@@ -57,6 +57,16 @@ def caught_up(world: World) -> bool:
     ) and not any(_is_behind(world, *pair) for pair in pairs(world))
 
 
+def awaits_gaps(world: World) -> bool:
+    """Return whether a subscriber has reached the end of a stream, but has not yet taken the report
+    of the stream's last gap."""
+    return any(
+        subscriber.takes_gaps and publisher.ledgers and publisher.is_open
+        and subscriber.reader(publisher.ledgers[-1]).untold > 0
+        for publisher, subscriber in pairs(world)
+    )
+
+
 def verdict(world: World) -> list[str]:
     """Return the violations of the run."""
     if world.scenario.hostile:

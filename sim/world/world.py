@@ -28,7 +28,7 @@ from penstock.core.driver_types import NEVER_NS
 from penstock.sim.core import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
 from penstock.sim.oracles.measure import Meter
 from penstock.sim.oracles.memory import Memory
-from penstock.sim.oracles.oracle import caught_up, verdict
+from penstock.sim.oracles.oracle import awaits_gaps, caught_up, verdict
 from penstock.sim.scenario import MS_NS, SECOND_NS, HostScript, Scenario, host_ip
 from penstock.sim.trace import Sample
 from penstock.sim.world.apps import Publisher, Subscriber
@@ -316,11 +316,20 @@ class World:
                 if self._record:
                     self._sample()
             self.finished_ns = self.now_ns
+            self._take_last_gaps()
             complaints = [*swollen, *verdict(self)]
             self._put_away(complaints)
         except LivelockError as error:
             complaints.append(str(error))
         return self._report([*self.native.violations(), *complaints])
+
+    def _take_last_gaps(self) -> None:
+        """Let each subscriber poll once more if it has not taken the report of the last gap. A gap
+        at the end of a stream is reported at the poll after the one that reaches the end."""
+        interval_ns = max((s.interval_ns for s in self.scenario.subscribers), default=0)
+        end_ns = self.now_ns + 2 * interval_ns + SLICE_NS
+        while self.now_ns < end_ns and awaits_gaps(self):
+            self.run_until(self.now_ns + SLICE_NS)
 
     def _sample(self) -> None:
         self.samples.append(Sample.take(self))
