@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+import weakref
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -178,6 +179,30 @@ class _Connection:
         return self._endpoint.keys.public if self._endpoint.keys is not None else "(none)"
 
 
+class _Held:
+    """The ZeroMQ context of a port, and its idle connections. They outlive a port that was not
+    closed, until the collector has found the port."""
+
+    def __init__(self) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self.idle: list[_Connection] = []
+
+    def forget(self) -> None:
+        """Leave them to the parent process, after a fork."""
+        self.idle, self.context = [], None
+
+    def close(self) -> None:
+        """Close the connections, then the context."""
+        idle, context = self.idle, self.context
+        self.forget()
+        for connection in idle:
+            connection.close()
+        if context is not None:
+            # The context ends after other threads have closed their sockets; their waits end at
+            # once.
+            threading.Thread(target=context.term, daemon=True).start()
+
+
 class GroupPort:
     """See the module."""
 
@@ -186,8 +211,9 @@ class GroupPort:
         self._timeout_s = timeout_s
         # Reentrant: a garbage collection inside the lock can end a fetch.
         self._lock = threading.RLock()
-        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
-        self._idle: list[_Connection] = []
+        self._held = _Held()
+        # A collector that finds a context and its sockets in one cycle would wait for the sockets.
+        weakref.finalize(self, self._held.close).atexit = False
         self._forks = 0
         self._closed = False
         call_in_child(self._after_fork_in_child)
@@ -250,20 +276,14 @@ class GroupPort:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-            context, self._context = self._context, None
-        for connection in idle:
-            connection.close()
-        if context is not None:
-            # The context ends after other threads have closed their sockets; their waits end at
-            # once.
-            threading.Thread(target=context.term, daemon=True).start()
+            held, self._held = self._held, _Held()
+        held.close()
 
     def _after_fork_in_child(self) -> None:
         """Drop the parent's connections, and replace the lock, which a thread of the parent may
         hold."""
         self._lock = threading.RLock()
-        self._idle, self._context = [], None
+        self._held.forget()
         self._forks += 1
 
     # ---- the pool --------------------------------------------------------------------------------
@@ -272,20 +292,20 @@ class GroupPort:
         with self._lock:
             if self._closed:
                 raise ClosedError("the group control is closed")
-            if self._context is None:
-                self._context = zmq.Context()
-            while self._idle:
-                connection = self._idle.pop()
+            if self._held.context is None:
+                self._held.context = zmq.Context()
+            while self._held.idle:
+                connection = self._held.idle.pop()
                 if not connection.closed:
                     return connection
                 connection.close()
-            return _Connection(self._context, self._endpoint, self._forks)
+            return _Connection(self._held.context, self._endpoint, self._forks)
 
     def _put(self, connection: _Connection) -> None:
         with self._lock:
             mine = connection.forks == self._forks
-            if mine and not self._closed and len(self._idle) < _POOL:
-                self._idle.append(connection)
+            if mine and not self._closed and len(self._held.idle) < _POOL:
+                self._held.idle.append(connection)
                 return
         connection.close()
 

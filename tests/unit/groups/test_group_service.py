@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -193,6 +194,23 @@ def test_whoever_waits_for_an_answer_hears_that_the_control_was_closed(service: 
     control.close()
     waiting.join(30)
     assert heard == [ClosedError]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_the_collector_frees_a_control_that_was_not_closed(service: Service) -> None:
+    """Otherwise the context of a cycle waits for sockets of the same cycle, for ever."""
+
+    def drop() -> None:
+        control: Any = GroupControl(directory=str(service.path))
+        control._port._put(control._port._take())       # an idle connection
+        control.itself = control
+        del control
+        gc.collect()
+
+    dropping = threading.Thread(target=drop, daemon=True)
+    dropping.start()
+    dropping.join(30)
+    assert not dropping.is_alive()
 
 
 def test_a_service_that_fails_ends_the_daemon(
