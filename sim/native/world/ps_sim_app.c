@@ -13,7 +13,6 @@ enum {
     FIRST_LEDGER_CAPACITY = 1024,
     ROTATIONS = 4,
     MAX_POLL = 256,
-    MAX_READERS = 64,
     OFFERS_PER_TURN = 256,
     DROP_PAUSE_NS = 20000 /* from a message that was dropped to the next */
 };
@@ -296,7 +295,7 @@ int32_t ps_simworld_add_subscriber(ps_simworld_t *world, const ps_sim_subscriber
     }
     ps_sim_subscriber_t *subscriber = &world->subscribers[world->subscriber_count];
     *subscriber = (ps_sim_subscriber_t){ .params = *params, .attached = true };
-    subscriber->readers = calloc(MAX_READERS, sizeof *subscriber->readers);
+    subscriber->readers = calloc(PS_SIM_MAX_READERS, sizeof *subscriber->readers);
     if (subscriber->readers == NULL) {
         return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a subscriber");
     }
@@ -333,39 +332,6 @@ void ps_sim_apps_free(ps_simworld_t *world)
         free(world->ledgers[i].times_ns);
         free(world->ledgers[i].marks);
     }
-}
-
-static ps_sim_reader_t *reader_of(ps_sim_subscriber_t *subscriber, int32_t ledger)
-{
-    for (int32_t i = 0; i < subscriber->reader_count; i++) {
-        if (subscriber->readers[i].ledger == ledger) {
-            return &subscriber->readers[i];
-        }
-    }
-    if (subscriber->reader_count == MAX_READERS) {
-        return NULL;
-    }
-    ps_sim_reader_t *reader = &subscriber->readers[subscriber->reader_count++];
-    *reader = (ps_sim_reader_t){ .ledger = ledger, .may_jump = true, .stats = { .first = -1 } };
-    return reader;
-}
-
-static int32_t ledger_of(const ps_simworld_t *world, int32_t session_id, int32_t stream_id)
-{
-    for (int32_t i = 0; i < world->ledger_count; i++) {
-        if (world->ledgers[i].session_id == session_id &&
-            world->ledgers[i].stream_id == stream_id) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
-                                  int32_t stream_id)
-{
-    const int32_t ledger = ledger_of(world, session_id, stream_id);
-    return ledger < 0 ? NULL : reader_of(&world->subscribers[subscriber], ledger);
 }
 
 void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
@@ -450,15 +416,14 @@ static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t
 static void check(ps_simworld_t *world, int32_t index, const ps_message_t *message, bool first,
                   int64_t now_ns)
 {
-    ps_sim_subscriber_t *subscriber = &world->subscribers[index];
-    const int32_t at = ledger_of(world, message->session_id, message->stream_id);
-    ps_sim_reader_t *reader = at < 0 ? NULL : reader_of(subscriber, at);
+    ps_sim_reader_t *reader =
+        ps_sim_reader_of(world, index, message->session_id, message->stream_id);
     if (reader == NULL) {
         ps_sim_violate(world, "subscriber %d got a message of session %d that nobody publishes",
                        index, message->session_id);
         return;
     }
-    const ps_sim_ledger_t *ledger = &world->ledgers[at];
+    const ps_sim_ledger_t *ledger = &world->ledgers[reader->ledger];
     const int64_t number = number_at(ledger, message->position, reader->stats.next);
     if (number < 0 || message->length != ledger->sizes[number] ||
         !as_published(world, index, message, ledger, number)) {

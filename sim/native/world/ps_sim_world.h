@@ -199,6 +199,7 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
+enum { PS_SIM_MAX_READERS = 64 }; /* sessions whose progress a subscriber keeps */
 /* Returns the entry with a subscriber's progress in a session; creates the entry if it is missing.
  * If no publisher of the session exists, the function returns NULL. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
