@@ -372,7 +372,9 @@ class _PythonSpies(_Features):
 
     def add(self) -> Scenario:
         """Return the scenario with spies on some streams that have a Python strategy."""
-        for stream in self._streams(lambda p: "fc=py:" in p.channel):
+        # A spy's channel states no policy, and only such a statement allows gaps.
+        for stream in self._streams(lambda p: "fc=py:" in p.channel
+                                    and "ps-policy=drop" not in p.channel):
             readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
             spied = any(s.channel.startswith("aeron-spy") for s in readers)
             if not spied and self.chance("spies: fc=py"):
