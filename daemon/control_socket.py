@@ -38,7 +38,7 @@ class Receiver(Protocol):
     """Callbacks of the control socket; the server implements them."""
 
     def on_hello(self, identity: bytes, token: bytes) -> bool:
-        """Bind the ZeroMQ identity ``identity`` to the client to which the daemon gave ``token``.
+        """Bind the ZeroMQ identity ``identity`` to the client that got ``token`` from the daemon.
         Return False if the token is unknown."""
         ...
 
@@ -73,7 +73,7 @@ class ControlSocket:
         self.malformed = 0
 
     def close(self) -> None:
-        """Close the sockets; queued messages are sent for at most 200 ms."""
+        """Close the sockets. For at most 200 ms, ZeroMQ still sends queued messages."""
         self._router.close()
         self._events.close()
         self._context.term()

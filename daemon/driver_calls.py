@@ -21,8 +21,8 @@ _IMAGE: Final = ObjectKind.IMAGE
 
 @attrs.frozen
 class DriverCall:
-    """Describes how to perform an action: the function of ``ps_driver.h`` to call, and the action's
-    fields that are its arguments."""
+    """Describes how to perform an action: which function of ``ps_driver.h`` to call, and which
+    fields of the action to pass."""
 
     function: str
     kind: ObjectKind                    # of the object

@@ -31,7 +31,7 @@ _POLICIES: Final = tuple(dict.fromkeys((*uri.POLICIES, *uri.SUB_POLICIES)))
 
 @attrs.frozen(kw_only=True)
 class BackpressureConfig:
-    """Defaults for a publication whose log is full, and for a subscription that is behind;
+    """Default policies for publications whose log is full and for subscriptions that are behind;
     parameters of the channel take precedence."""
 
     default_policy: str = parsed_text(
@@ -45,7 +45,7 @@ class BackpressureConfig:
         "Number of bytes or messages by which a publication may be ahead of the sender (on IPC: "
         "of the slowest reader). With the policy independent or drop_oldest, also the number by "
         "which a subscription may be behind. If the value is 0, a publication may be ahead by its "
-        "window, and a subscription behind by a quarter of its window.",
+        "window, and a subscription may be behind by a quarter of its window.",
         "With the policy drop_newest or drop_oldest, lower this value if messages must be recent.")
     low_watermark_ratio: float = ratio(
         0.0, "When a publication's log is full, the publication refuses messages until its "

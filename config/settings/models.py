@@ -184,7 +184,7 @@ class PublicationsConfig:
         5 * SECOND_NS, "The sender retransmits data of a closed publication for this time.",
         "Raise this value if receivers detect losses only after the publication was closed.", low=0)
     max_resend: int = integer(16, 1, 256,
-        "Largest number of ranges to retransmit that the sender keeps for several receivers.",
+        "Largest number of ranges in the retransmit list of a channel with several receivers.",
         "Raise this value for multicast groups with many receivers and much loss.")
     sparse: bool = boolean(True, "Allocate memory of a log file only for the terms in use.",
         "Set false to allocate all memory of a log at once, so that publishers never wait for "

@@ -117,9 +117,9 @@ class Conductor:
         return self._state.runner.take()
 
     def sweep_later(self, counters: list[int], slots: list[tuple[SlotKind, int, int]]) -> None:
-        """Set a timer that frees those counters and slots of a dead daemon that no adopted object
-        uses. The delay gives clients time to read the daemon's notices about objects that have
-        ended."""
+        """Set a timer. When the timer ends, the conductor frees the dead daemon's counters and
+        slots, except those that adopted objects use. The delay gives clients time to read the
+        daemon's notices about objects that have ended."""
         state = self._state
 
         def sweep() -> None:
@@ -194,7 +194,7 @@ class Conductor:
     # ---- what is shown ----
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the registered objects that never changes."""
+        """Return a frozen copy of the registered objects."""
         return take(self._state)
 
     def snapshot_in_slices(self, objects: int) -> Generator[None, None, Snapshot]:
@@ -208,13 +208,13 @@ class Conductor:
         return None if found is None else PublicationSnapshot.of(found)
 
     def awaited_clients(self) -> frozenset[int]:
-        """Return the ids of the clients in the state ``awaited``: the process has ended, or has not
-        returned since the daemon restarted."""
+        """Return the ids of the clients in the state ``awaited``. The process of an awaited client
+        has ended, or has not connected again since the daemon restarted."""
         return frozenset(c.id for c in self._state.clients.values() if not c.attached)
 
     def floor(self, log_id: int) -> int | None:
-        """Return the lowest position of a log from which a consumer group still needs data; None:
-        no group needs the log.  Any thread."""
+        """Return the position of the oldest needed data of a log; None: no consumer group needs the
+        log. Any thread."""
         return self._state.floor(log_id)
 
     def in_use(self) -> InUse:

@@ -6,13 +6,12 @@ daemon. When the action has ended, the runner resumes the saga with the result. 
 failed, the runner raises :class:`Refused` in the saga. A saga that yields ``EXCLUSIVE`` waits for
 the exclusive right to change the conductor's objects. Only one saga at a time has the exclusive
 right, which lasts until this saga ends. Sagas get the exclusive right in the order of their
-requests. A saga that yields ``EXCLUSIVE_LAST`` gets the exclusive right only when no saga that
-yielded ``EXCLUSIVE`` waits for it. The value ``EXCLUSIVE_LAST`` is for sagas that were started
-because of a datagram from another host. A saga resolves host names before it requests the exclusive
-right. A resolver that does not answer therefore delays only the client whose request needs the
-address. A saga that yields ``UNTIL_RELEASE`` waits until the sender or the receiver has released an
-object. For example, a saga waits for the release of a socket before it opens the socket's address
-again.
+requests. If a saga yields ``EXCLUSIVE_LAST``, all waiting sagas that yielded ``EXCLUSIVE`` get the
+exclusive right first. The value ``EXCLUSIVE_LAST`` is for sagas that were started because of a
+datagram from another host. A saga resolves host names before it requests the exclusive right. A
+resolver that does not answer therefore delays only the client whose request needs the address. A
+saga that yields ``UNTIL_RELEASE`` waits until the sender or the receiver has released an object.
+For example, a saga waits for the release of a socket before it opens the socket's address again.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class SagaRunner:
         return len(self._waiting) + len(self._queue) + len(self._last) + len(self._parked)
 
     def emit(self, action: Action) -> None:
-        """Request an action whose result no saga waits for."""
+        """Request an action; no saga waits for its result."""
         self._outbox.append(Operation(0, action))
 
     def take(self) -> list[Operation]:

@@ -148,8 +148,8 @@ class FetchServer:
             self._request(_Waiting(peer, correlation, request))
 
     def credit(self, peer: Peer, correlation: int, pieces: int) -> None:
-        """Process the message FetchCredit of a reader, which permits the daemon to send ``pieces``
-        more pieces; 0 ends the fetch."""
+        """Process a reader's message FetchCredit: the daemon may send ``pieces`` more pieces; 0
+        ends the fetch."""
         found = self._fetches.get((peer, correlation))
         if found is None:
             return

@@ -59,8 +59,9 @@ class GroupLogs:
         return tuple(found)
 
     def oldest(self, action: a.OldestPosition) -> int:
-        """Return the lowest known position of a frame at which a new reader can begin. Until the
-        daemon has added the new reader, the sender zeroes only frames below this position."""
+        """Return the lowest known position at which a frame starts and a new reader can begin.
+        Until the daemon has added the new reader, the sender zeroes only frames below this
+        position."""
         bound = action.consumer_position - action.term_length
         if bound <= action.start_position:
             return action.start_position

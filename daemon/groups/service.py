@@ -136,13 +136,13 @@ class GroupService:
         return "" if self._gate is None else self._gate.address
 
     def answer(self, number: int, message: Any) -> None:
-        """Pass the conductor's reply to a request to the service's thread. Any thread."""
+        """Give the service's thread the conductor's reply to a request. Any thread."""
         self._answers.append((number, message))
         if not self._closing:
             os.eventfd_write(self._wake_fd, 1)
 
     def close(self) -> None:
-        """Close the sockets; queued messages are sent for at most 200 ms."""
+        """Close the sockets. For at most 200 ms, ZeroMQ still sends queued messages."""
         self._closing = True
         os.eventfd_write(self._wake_fd, 1)
         if self._thread.is_alive():

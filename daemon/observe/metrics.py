@@ -94,8 +94,8 @@ def _families(status: DaemonStatus) -> tuple[Family, ...]:
 
 
 def families(status: DaemonStatus) -> list[Metric | Family]:
-    """Return all metrics, for tools that list only their names: the values of system counters are
-    0."""
+    """Return all metrics for tools that list only the metrics' names. The values of system counters
+    are 0."""
     return [*_DaemonMetrics(status, lambda counter_id: 0).collect(), *_families(status)]
 
 

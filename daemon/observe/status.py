@@ -161,7 +161,7 @@ class ImageStatus:
 
 @attrs.frozen(kw_only=True)
 class SkipStatus:
-    """The amount of one session's data that one reader skipped for the same ``reason``."""
+    """The amount of data of one session that one reader skipped for one ``reason``."""
 
     reader: int                         # its slot in shared memory
     messages: int                       # in gaps whose number is known
@@ -414,8 +414,9 @@ def unread_bytes(
     snapshot: Snapshot, publications: Sequence[PublicationStatus], images: Sequence[ImageStatus],
     counter: Callable[[int], int],
 ) -> dict[int, int]:
-    """Return the unread bytes of each subscription that has a reader: of its reader that is
-    furthest behind. A spy can read what the sender has sent, an IPC reader all published data."""
+    """Return the unread bytes of each subscription that has a reader. If a subscription has several
+    readers, the slowest reader counts. A spy can read all data that the sender has sent; an IPC
+    reader can read all published data."""
     ends = {image.image_id: image.position for image in images}
     sent = {row.publication_id: (row.position, row.consumer_position) for row in publications}
     for publication in snapshot.publications:

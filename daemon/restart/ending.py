@@ -92,8 +92,8 @@ class Ending:
 
     async def run(self, leases: LeaseSocket) -> str:
         """Wait for the first request to stop the daemon, and execute the request. Return a text
-        that lists the clients, groups and unsent data for which a next daemon is needed. If the
-        text is empty, the caller can remove the directory."""
+        that lists the clients, groups and unsent data that need a next daemon. If the text is
+        empty, the caller can remove the directory."""
         await self._requested.wait()
         leases.stop_listening()
         if self._drain is None:

@@ -490,13 +490,13 @@ def sources(state: State) -> list[Publication | Image]:
 
 
 def kept_logs(state: State) -> list[Retained]:
-    """Return the logs that consumer groups retain after the end of their streams."""
+    """Return the logs that consumer groups retain although the stream has ended."""
     return [kept for group in state.groups.values() for kept in group.retained.values()]
 
 
 def logs_in_use(state: State) -> set[str]:
-    """Return the paths of two kinds of logs: logs of live streams, and logs of ended streams that a
-    consumer group still keeps."""
+    """Return the paths of two kinds of logs: logs of live streams, and logs that consumer groups
+    retain although the stream has ended."""
     logs = {source.log.path for source in sources(state)}
     return logs | {kept.log.path for kept in kept_logs(state)}
 

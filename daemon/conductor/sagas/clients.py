@@ -180,7 +180,7 @@ def lose_client(state: State, client: Client) -> Saga[None]:
 
 
 def enqueue(state: State, client: Client, correlation_id: int, message: Message) -> None:
-    """Queue a command, which is executed after the client's earlier commands."""
+    """Queue a command; the conductor executes it after the client's earlier commands."""
     if len(client.commands) >= state.settings.max_queued_commands:
         refusal = Failure(
             code="limit",

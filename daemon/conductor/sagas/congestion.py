@@ -71,8 +71,7 @@ def _of_rule(text: str) -> uri.CongestionControl | None:
 def names(
     plan: SubscriptionPlan, stream_id: int, settings: ConductorSettings
 ) -> tuple[str, ...]:
-    """Return the Python classes of congestion controls that the images of a subscription may
-    use."""
+    """Return the congestion-control classes (in Python) that a subscription's images may use."""
     stated = parse(plan.channel)
     if stated.cc is not None:
         choices = [stated.cc]

@@ -87,8 +87,8 @@ def publishers(subscription: Subscription) -> int:
 
 
 def watch(state: State, subscription: Subscription) -> None:
-    """Begin to divide a subscription's pool at intervals, if its division can change: with
-    ``ps-credits=auto``, or with a policy and more than one publisher."""
+    """Begin to divide a subscription's pool at intervals, if the shares can change. Shares can
+    change with ``ps-credits=auto``, or with a policy and more than one publisher."""
     plan, pool = subscription.plan, subscription.credit_pool
     if pool.dividing or not plan.credits:
         return
@@ -314,9 +314,10 @@ def _links(members: Iterable[Subscription]) -> list[SubscriberLink]:
 
 
 def adopt(link: SubscriberLink) -> int:
-    """Return how many credits an adopted reader grants at first: its share of the pool. If the old
-    daemon died before the sender acknowledged a lower share, return the share plus one credit. The
-    new daemon then lowers the share again, so that the sender acknowledges the lower share."""
+    """Return how many credits an adopted reader grants at first. This number is the link's share of
+    the pool. If the old daemon died before the sender acknowledged a lower share, return the share
+    plus one credit. The new daemon then lowers the share again, so that the sender acknowledges the
+    lower share."""
     credit = link.credit
     credit.lowered = credit.held > credit.share
     return credit.share + int(credit.lowered)

@@ -65,9 +65,9 @@ def _without_reader(subscription: Subscription) -> list[Image]:
 
 
 def coming(subscription: Subscription) -> list[Image]:
-    """Return the images that the subscription is about to read. Their senders may have sent
-    messages, although the subscription is not linked to them yet: an image is linked when its first
-    frame or heartbeat has arrived."""
+    """Return the images that the subscription is about to read. The senders of these images may
+    already have sent messages. The conductor links a subscription to an image when the image's
+    first frame or heartbeat has arrived."""
     if subscription.endpoint is None:
         return []
     return [
@@ -79,8 +79,8 @@ def coming(subscription: Subscription) -> list[Image]:
 
 
 def set_credits(link: SubscriberLink) -> SetImageCredits | SetPublicationCredits:
-    """Return the action that passes the credits of a reader to the thread that owns its stream
-    (sender or receiver)."""
+    """Return the action that passes a reader's credits to the thread of the stream: the sender or
+    the receiver."""
     plan = link.subscription.plan
     share = link.credit.share
     if isinstance(link.source, Image):

@@ -58,8 +58,8 @@ def _again(state: State, publication: Publication) -> None:
 
 
 def make(plan: PublicationPlan, settings: ConductorSettings) -> Saga[dict[str, Any]]:
-    """Create the flow controls in Python that a publication may use; return them by name. The
-    user's code may be slow or never return, so the saga calls this code before it requests the
+    """Create the Python flow controls that a publication may use; return them in a dict by name.
+    The user's code may be slow or never return, so the saga calls this code before it requests the
     exclusive right."""
     made: dict[str, Any] = {}
     if plan.is_ipc:

@@ -37,8 +37,8 @@ def weight_of(link: SubscriberLink) -> int:
 
 
 def divide(state: State, subscription: Subscription) -> None:
-    """Divide the window of a subscription again. Call this function when an image ends, or joins or
-    leaves the subscription."""
+    """Divide the window of a subscription again. Call this function when an image ends, and when an
+    image joins or leaves the subscription."""
     if not subscription.plan.fanin:
         return
     for image in _images(subscription):

@@ -86,7 +86,7 @@ OWNER_LEASE_NS: Final = 8 * SECOND_NS
 
 
 def serve(state: State, request_id: int, message: Message | Locate) -> None:
-    """Answer a request about consumer groups, which needs no lease."""
+    """Answer a request about consumer groups; the requesting program needs no lease."""
 
     def done(value: Any, error: Refused | None) -> None:
         answer = value

@@ -15,8 +15,8 @@ from penstock.daemon.conductor.state.state import State
 
 
 def granting(params: ImageParams, subscriptions: list[Subscription]) -> ImageParams:
-    """Add the credits that an image grants to its sender before a reader joins: the credits of the
-    subscription that grants the fewest credits."""
+    """Add the credits of a new image to its parameters. Until a reader joins, the image grants as
+    many credits as the subscription that grants the fewest credits."""
     granting = [s for s in subscriptions if s.plan.credits > 0]
     if not granting:
         return params

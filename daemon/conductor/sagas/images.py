@@ -156,9 +156,9 @@ def on_established(state: State, image_id: int) -> Saga[None]:
 
 
 def show(state: State, image: Image) -> Saga[None]:
-    """Link each subscription that reads a new image's session to the image, starting at the image's
-    join position. When all links exist, record this in the journal. If the daemon dies before it
-    has written this record, the next daemon creates the missing links."""
+    """Link a new image to each subscription that reads the image's session. Reading starts at the
+    image's join position. When all links exist, record this in the journal. If the daemon dies
+    before it has written this record, the next daemon creates the missing links."""
     for subscription in image.endpoint.subscriptions.of_stream(image.stream_id):
         if not subscription.wants_session(image.session_id) \
                 or subscription.id in image.subscribers:

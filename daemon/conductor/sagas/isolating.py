@@ -33,7 +33,7 @@ class ReaderIsolation:
 
 @attrs.frozen
 class Stated:
-    """Rules of a stream's sender that determine which data the stream's readers no longer get."""
+    """The sender's rules about old data: which data the readers of the stream no longer get."""
 
     policy: int = Policy.NONE
     depth_bytes: int = 0                # under DROP_OLDEST; 0: a quarter of the window

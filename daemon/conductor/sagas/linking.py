@@ -65,7 +65,8 @@ def wants_publication(subscription: Subscription, publication: Publication) -> b
 def link_publication(
     state: State, subscription: Subscription, publication: Publication
 ) -> Saga[None]:
-    """Link a subscription to a local publication, whose log it reads directly."""
+    """Link a subscription to a local publication; the subscription reads this publication's log
+    directly."""
     status = yield GetPublicationStatus(publication_id=publication.id)
     position: int = status.consumer_position
     if subscription.joins is Joins.NEWEST:
@@ -224,8 +225,8 @@ def withdraw(state: State, link: SubscriberLink, reason: str) -> None:
 
 
 def report_never_shown(state: State, image: Image) -> None:
-    """Send ImageUnavailable about an image without a frame to the clients whose subscriptions
-    withhold their credits: the withhold waits for the image."""
+    """Send ImageUnavailable about an image that ended before its first frame. Clients that withhold
+    credits wait for this image, so they get the notice."""
     for subscription in image.endpoint.subscriptions.of_stream(image.stream_id):
         if subscription.withheld and subscription.wants_session(image.session_id):
             notice = ImageUnavailable(

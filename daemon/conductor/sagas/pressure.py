@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Publish an event when a stream's publishers are ahead of the sender by the stream's configured
-depth. Publish another event when the unsent data has fallen to the stream's low watermark. Publish
-such a pair of events also for a reader for which the stream does not wait."""
+depth. Publish another event when the unsent data has fallen to the stream's low watermark. If the
+stream does not wait for a reader, publish such a pair of events for this reader too."""
 
 from __future__ import annotations
 

@@ -56,9 +56,9 @@ def check_settings(state: State, publication: Publication) -> None:
 def follow_pressure(
     state: State, publication: Publication, event: PressureTriggered, culprit: str
 ) -> None:
-    """Add up the durations of a publication's episodes of pressure: times in which the unsent data
-    had reached ``ps-depth``. One minute after the first episode, a timer checks whether the sum is
-    so large that the daemon must warn.
+    """Add up how long a publication was under pressure: how long its unsent data had reached
+    ``ps-depth``. One minute after the first episode, a timer checks whether the sum is so large
+    that the daemon must warn.
 
     The sender reports at most one episode of pressure a second. The report's field ``episodes``
     counts all episodes since the last report. Of these episodes, only the reported one has a known

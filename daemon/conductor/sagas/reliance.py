@@ -58,7 +58,8 @@ def strategy_name(state: State, source: Image | Publication) -> str:
 
 
 def links_of(group: Group) -> list[SubscriberLink]:
-    """Return the links of a group's subscriptions to the live streams that the group reads."""
+    """Return the links between a group's subscriptions and the live streams that the group
+    reads."""
     return [
         link for subscription in group.client.subscriptions.values()
         for link in subscription.links.values()
@@ -66,8 +67,8 @@ def links_of(group: Group) -> list[SubscriberLink]:
 
 
 def unreliable(state: State, group: Group) -> list[str]:
-    """Return one text for each of the group's streams whose sender certainly does not wait when the
-    group is behind."""
+    """Return a text about each of the group's streams on which the sender certainly does not wait
+    for the group."""
     found = (_doubt(state, link) for link in links_of(group))
     return [what for certain, what in found if certain]
 

@@ -215,9 +215,9 @@ def _request(state: State, owner: Image | Publication) -> None:
 
 
 def on_terms_released(state: State, event: TermsReleased) -> None:
-    """Process the sender's or receiver's answer to a request to release terms. The answer states
-    the range of positions whose terms the sender or receiver still needs, from ``event.kept_from``
-    to ``event.kept_to``. If ``event.kept_to`` is -1, all terms are needed."""
+    """Process the sender's or receiver's answer to a request to release terms. The sender or
+    receiver still needs the terms with the positions from ``event.kept_from`` to ``event.kept_to``.
+    If ``event.kept_to`` is -1, all terms are needed."""
     owner = _owner(state, event.kind, event.id)
     if owner is None:
         return

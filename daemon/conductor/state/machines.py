@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Life cycles as tables. A state machine ignores each trigger that its present state does not list.
-Such a trigger is normal if two events happen at the same time, and the first changes the state. For
-example, the sender reports the end of a stream while the last client of the publication leaves."""
+Ignored triggers are normal: if two events happen at the same time, the first may change the state
+before the second is processed. For example, the sender reports the end of a stream while the last
+client of the publication leaves."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class LogFile:
 
     @property
     def last_end(self) -> int:
-        """End of the last term of which at least a part has memory."""
+        """End of the last term that has memory, even if only a part of this term has memory."""
         return -(-self.reserved_position // self.term_length) * self.term_length
 
     @property

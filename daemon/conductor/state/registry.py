@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write journal records of all registrations, which the next daemon reads after a restart. At each
-change of a registration, the conductor writes a record. The conductor writes the record of an
-object before it notifies a client of the object. The journal therefore has a record of every object
-that a client knows. After a crash, the next daemon can remove an object without a record, because
-no client knows it.
+"""Write a journal record of each registration; the next daemon reads the journal after a restart.
+At each change of a registration, the conductor writes a record. The conductor writes the record of
+an object before it notifies a client of the object. The journal therefore has a record of every
+object that a client knows. After a crash, the next daemon can remove an object without a record,
+because no client knows it.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ class State:
                 self.holdings.pop(log_id, None)
 
     def floor(self, log_id: int) -> int | None:
-        """Return the lowest position of a log from which a group still needs data; None: no group
-        needs the log. Any thread."""
+        """Return the position of the oldest needed data of a log; None: no consumer group needs the
+        log. Any thread."""
         held = self.holdings.get(log_id)
         positions = [] if held is None else list(held.values())
         return min(positions) if positions else None
@@ -157,7 +157,7 @@ class State:
         return value
 
     def new_log(self, path: str, term_length: int, position: int) -> LogFile:
-        """Return the record of a new log, which counts the log's first terms as allocated."""
+        """Return the record of a new log. The record counts the log's first terms as allocated."""
         terms = first_terms(term_length, position)
         return LogFile(
             path=path,
