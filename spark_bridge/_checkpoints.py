@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stop the publishers of a query from the plan of a batch to its commit (option
-``withholdOnCheckpoint``). At the commit no message is then in flight: the batch has every message
-that publishers have sent."""
+"""Stop a query's publishers when a batch is planned, until the batch is committed (option
+``withholdOnCheckpoint``). When the batch is committed, no message is in flight: the batch contains
+every message that publishers have sent.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _PARTIAL: Final = (
 def check_withhold(given: Mapping[str, str], streams: Sequence[StreamName]) -> None:
     """Check the options of a query with ``withholdOnCheckpoint=true``.
 
-    :raises InvalidArgument: a channel states no credits, or an option contradicts.
+    :raises InvalidArgument: a channel states no credits, or another option contradicts this option.
     """
     for name, value in _PARTIAL:
         stated = given.get(name.lower())
@@ -51,8 +52,9 @@ def check_withhold(given: Mapping[str, str], streams: Sequence[StreamName]) -> N
 
 
 class Checkpoints:
-    """The freeze of one query's streams. Publishers without credit wait; new ones start without
-    credit until :meth:`end`."""
+    """Withholds the credits of one query's streams. Publishers without credits wait. New publishers
+    get no credits until :meth:`end`.
+    """
 
     def __init__(self, subscription: Subscription, timeout_s: float) -> None:
         self._subscription = subscription

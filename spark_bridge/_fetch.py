@@ -56,8 +56,8 @@ class FrameSource(Protocol):
         False if the range has no further frames."""
 
     def check(self, position: int) -> None:
-        """Check that no publisher has overwritten the bytes that the task has copied, which begin
-        at ``position``.
+        """Check that no publisher has overwritten the bytes that the task has copied. These bytes
+        begin at ``position``.
 
         :raises RangeLost: the publisher may have overwritten some of these bytes.
         """

@@ -64,9 +64,8 @@ def message_at(logs: Sequence[Holding], start: int, frames: Frames) -> Across | 
 
 
 def cut(want: Want, max_messages: int, one: Cut, frames: Frames) -> tuple[int, int]:
-    """Return the position at which the batch that ``want`` requests must end, and the number of
-    messages in the batch. If the batch has no complete message, this position is the start of the
-    batch.
+    """Return the end position and the number of messages of the batch that ``want`` requests. If
+    the batch has no complete message, this end position is the start of the batch.
     """
     at, messages, stop = want.start, 0, want.start + want.max_bytes
     for number, holding in enumerate(want.logs):

@@ -75,7 +75,7 @@ def assign(table: Sequence[Range], hosts: Sequence[str]) -> list[tuple[int, ...]
 def with_names(options: SourceOptions, table: Sequence[Range]) -> list[Range]:
     """Return copies of the ranges. A copy lists each daemon that has the range, with the names of
     the daemon's host. A host's names are the name that its daemon states, the name in the option
-    ``control``, and the addresses of both.
+    ``control``, and the addresses of both names.
     """
     known: dict[tuple[int, str], tuple[str, ...]] = {}
     for item in table:

@@ -19,14 +19,14 @@ restart:
 - ``end|KEY`` replaces the entry ``KEY`` if the stream has ended; the value is the end position.
   When the query has acknowledged the end of the session, the next offset has no entry for the
   session.
-- ``group|CHANNEL|STREAM``: the consumer groups, and their daemons, that retain the stream for the
-  query. If a group that retained the stream no longer exists, data of the stream may be lost.
+- ``group|CHANNEL|STREAM``: the consumer groups that retain the stream for the query, each with its
+  daemon. If a group that retained the stream no longer exists, data of the stream may be lost.
 - ``held|KEY``: exists only if a stream has several consumer groups; names the groups that retain
   the session from the position in the entry ``KEY`` on.
 - ``left|KEY``: last position of an ended session, and a sequence number. The sequence numbers state
   the order in which the sessions have ended. If this session continues later at a higher position,
   the range from its last position to the higher position is missing.
-- ``times|KEY``: times at which the messages of the batch that ends at this offset arrived
+- ``times|KEY``: arrival times of the messages in the batch that ends at this offset
   (:mod:`._times`). If Spark repeats the batch, its messages have the same times, on every host.
 - ``skip|KEY``: the session contains markers of a penstock sink. The value of ``skip|KEY`` lists the
   ranges [start, end) that the batch skips, because they are not committed or are repeats.

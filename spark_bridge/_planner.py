@@ -129,9 +129,9 @@ class View:
         )
 
     def severed_at(self, session: Session, position: int) -> int | None:
-        """Data is missing if all logs that can be read from ``position`` on end before the
-        session's next log begins. If so, return the position at which this next log begins;
-        otherwise, return None.
+        """From ``position`` on, the query can read only the logs that :meth:`chain` returns. If the
+        session's next log begins after the end of these logs, data is missing: return the position
+        at which this next log begins. Otherwise, return None.
         """
         found = self.chain(session, position)
         if found and not found[-1].log.ended:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert ranges of logs to Arrow record batches, in the executors of Spark.
 
-A task only reads: it does not change how far the query has come. If Spark repeats the task, on any
+A task only reads: it does not change the progress of the query. If Spark repeats the task, on any
 host, the task returns the same rows.
 """
 
@@ -213,8 +213,8 @@ class _RangeReader:
         self._lost(reasons, lowest, gone=gone, right=right)
 
     def confirm(self) -> None:
-        """Wait until the daemon has confirmed that it still retained the range after this task had
-        read it. The data that the task read is then right.
+        """This task has read a range. Wait until the daemon has confirmed that it still retains
+        this range. The data that the task read is then right.
 
         :raises DataLoss: a publisher may have overwritten the data while this task read the data.
         """

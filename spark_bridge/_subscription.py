@@ -374,9 +374,9 @@ class Subscription:
         return sorted(found - {self._options.subscription})
 
     def cut(self, want: Want, *, max_messages: int = 0) -> tuple[int, int]:
-        """Return the position at which the batch must end in one session (``want``), and the number
-        of its messages in this session. If no message is complete, this position is the start of
-        the batch.
+        """Return the position at which the batch must end in the session of ``want``, and the
+        number of messages of the batch in this session. If no message is complete, this position is
+        the start of the batch.
         """
 
         def one(part: Want, most: int) -> tuple[int, int]:

@@ -2,8 +2,8 @@
 """Run a publisher and a subscriber, or a pinger and a ponger, and measure all processes.
 
 A message rate is measured at the subscriber: the number of messages received between two moments,
-divided by the time between these moments. The processor time for a message is the time that all
-measured processes used between the same two moments, divided by this number of messages.
+divided by the time between these moments. The processor time of all measured processes between the
+same two moments, divided by this number of messages, is the processor time for a message.
 """
 
 from __future__ import annotations

@@ -27,9 +27,10 @@ stream_argument = click.argument("stream_id", metavar="STREAM", type=int)
 def drain(
     stream_id: int, channel: str, timeout_s: float, as_json: bool, directory: str | None
 ) -> None:
-    """Stop the publishers of a stream until ``penstock resume``, and wait until every message that
-    was sent has been released. If messages are still outstanding at the time-out, the publishers
-    stay stopped, and the exit code is 1."""
+    """Stop the publishers of a stream until ``penstock resume``, and wait until the readers have
+    released every message that was sent. If messages are still outstanding at the time-out, the
+    publishers stay stopped, and the exit code is 1.
+    """
     with GroupControl(directory=directory, timeout_s=ANSWER_S) as orchestrator:
         report = hold(orchestrator, stream_id, channel, timeout_s)
     show(report, as_json)
@@ -43,8 +44,8 @@ def drain(
 def hold(
     orchestrator: GroupControl, stream_id: int, channel: str, timeout_s: float
 ) -> dict[str, Any]:
-    """Withhold the credits of a stream. Wait until every message that was sent has been released,
-    or until the time-out; then return the daemon's report.
+    """Withhold the credits of a stream. Wait until the readers have released every message that was
+    sent, or until the time-out; then return the daemon's report.
     """
     deadline = time.monotonic() + timeout_s
     report = request(orchestrator, stream_id, channel, "withhold")

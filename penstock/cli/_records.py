@@ -33,9 +33,10 @@ class Digest:
 
 
 def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Read lines from a file or pipe, and yield lists of lines without line ends. Each read of the
-    file yields one list: the lines that end in the data of this read. The last line need not
-    have a line end."""
+    """Read lines from a file or pipe, and yield lists of lines without line ends. For each read of
+    the file, the function yields one list: the lines whose ends are in the data of this read. The
+    last line need not have a line end.
+    """
     rest = b""
     while chunk := _read_some(source):
         lines = (rest + chunk).split(b"\n")
@@ -47,8 +48,8 @@ def read_lines(source: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def read_records(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Read length-prefixed records from a file or pipe, and yield lists of records. Each read of
-    the file yields one list: the records that end in the data of this read.
+    """Read length-prefixed records from a file or pipe, and yield lists of records. For each read
+    of the file, the function yields one list: the records whose ends are in the data of this read.
 
     :raises PenstockError: a record is cut off, or longer than the longest message.
     """

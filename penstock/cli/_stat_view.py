@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the view of ``penstock stat``, with a line for each stream. For positions, the view shows
-the rates at which they grow. If a publisher is blocked, the view also shows the culprit that blocks
-it."""
+"""Build the view of ``penstock stat``, with a line for each stream. For each position, the view
+shows the rate at which this position grows. If a publisher is blocked, the view also shows the
+culprit that blocks it.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def command(as_json: bool, directory: str | None) -> None:
     The first table of the output shows the streams that the daemon now receives. The second table
     shows the daemon's loss report, which survives a restart in the same directory. Both tables
     count a lost range once, when the receiver detects the gap, even if a retransmit fills the gap
-    later. On a reliable stream, only the data of open gaps is still missing.
+    later. On a reliable stream, retransmits have filled all gaps that are not open any more.
     """
     path = daemon_directory(directory)
     found = {"live": live(path), "history": history(path)}

@@ -71,8 +71,8 @@ def command(
     connect_s: float,
     reattach_s: float,
 ) -> None:
-    """Publish messages to STREAM on CHANNEL: the lines or records of FILE or of standard input, or
-    --count generated messages.
+    """Publish messages to STREAM on CHANNEL. The messages are the lines or records of FILE or of
+    standard input; with --count, the command generates the messages.
 
     The command first waits for a receiver. The command ends when all messages were sent.
     """

@@ -4,8 +4,8 @@ each combination of conditions (``penstock sim grid nak``).
 
 A cell is one combination of conditions, with one publisher and a group of readers. Some of the
 readers are slow: they consume a whole batch at a fixed interval. The sample is a Sobol sequence
-over six axes (:mod:`penstock.sim.generate.sobol`); by default, its seed is the first eight
-hexadecimal digits of the hash of the commit that is tested.
+over six axes (:mod:`penstock.sim.generate.sobol`); by default, its seed consists of the first eight
+hexadecimal digits of the tested commit's hash.
 """
 
 from __future__ import annotations

@@ -39,8 +39,10 @@ class SimPort:
         return self._lease
 
     def take_watch(self, fd: int) -> None:
-        """Add an eventfd to the lease: the resources that the client gets when it is created. The
-        client then owns the eventfd. Call this method before the client is created."""
+        """Add an eventfd to the lease. The lease contains the resources that the client gets when
+        it is created. The client then owns the eventfd. Call this method before the client is
+        created.
+        """
         self._lease = attrs.evolve(self._lease, watch_fd=fd)
 
     @property

@@ -344,9 +344,9 @@ class Host:
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
-        """Return a text for each publication whose last event states a wrong connection state. If a
-        new daemon may adopt publications, return no texts, because the new daemon sends no event
-        about a connected publication that it adopts.
+        """Return a text for each publication whose last event states a wrong connection state.
+        Return no texts if a new daemon may adopt publications: such a daemon sends no event about a
+        connected publication that it adopts.
         """
         self.settle()
         notified: dict[int, bool] = {}
@@ -370,8 +370,9 @@ class Host:
         return Client(self.attach(name), library=SIM)
 
     def connect_shared(self, name: str, number: int) -> Client:
-        """Return a client that several applications share, which state the same number. If the
-        number is 0, return a new client."""
+        """Return a client for an application. Applications that state the same number share one
+        client. If the number is 0, return a new client.
+        """
         users = self._shared_clients.setdefault(number, []) if number else []
         client = users[0] if users else self.connect(name)
         users.append(client)

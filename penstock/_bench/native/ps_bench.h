@@ -18,9 +18,11 @@
 
 typedef struct ps_bench_result {
     int64_t messages;
-    int64_t bytes;        /* payload */
-    int64_t refusals;     /* offers that were refused */
-    int64_t out_of_order; /* messages whose number is not the count of messages received before */
+    int64_t bytes;    /* payload */
+    int64_t refusals; /* offers that were refused */
+    /* Messages that came out of order: the number of such a message differs from the count of
+     * messages received before it. */
+    int64_t out_of_order;
     uint64_t hash;
     int64_t first_ns; /* monotonic times of the first and the last message of this call */
     int64_t last_ns;
@@ -31,10 +33,10 @@ typedef struct ps_bench_result {
 int ps_bench_connect(const ps_fast_table_t *core);
 
 /* Offers messages of `size` bytes (at least 16) until the monotonic time until_ns, or until
- * max_messages were sent. The number of the call's first message is the present value of
- * out->messages. With the same `out`, a second call therefore continues the numbers of the first.
- * While offers are refused, the loop yields the processor after the first refusals, and sleeps
- * after further refusals. Returns 0 or an error code. */
+ * max_messages were sent. The first message of a call gets the present value of out->messages as
+ * its number. With the same `out`, a second call therefore continues the numbers of the first.
+ * After the first refused offers, the loop yields the processor; after further refused offers, it
+ * sleeps. Returns 0 or an error code. */
 int ps_bench_publish(ps_client_t *client, ps_pub_t *pub, int32_t size, int64_t until_ns,
                      int64_t max_messages, ps_bench_result_t *out);
 /* Polls the subscription until the monotonic time until_ns, or until out->messages is max_messages.

@@ -53,14 +53,14 @@ typedef struct ps_sim_host ps_sim_host_t;
 /* An observer of the network: functions that the network calls. `role` is the role of the socket;
  * PS_SOCKET_ANY: the socket does not belong to a driver. */
 typedef struct ps_sim_observer {
-    /* `sent` is called when a datagram has left a host, `refused` when a socket did not accept
-     * datagrams. */
+    /* The network calls `sent` when a datagram has left a host. It calls `refused` when a socket
+     * did not accept datagrams. */
     void (*sent)(void *context, int32_t host, enum ps_socket_role role,
                  const ps_sim_packet_t *packet, int64_t now_ns);
     void (*refused)(void *context, int32_t host, const ps_dgram_t *dgrams, int32_t count,
                     int64_t now_ns);
-    /* `arrived` is called when a datagram has entered the queue of a socket, `read` before the
-     * driver reads a datagram. */
+    /* The network calls `arrived` when a datagram has entered the queue of a socket. It calls
+     * `read` before the driver reads a datagram. */
     void (*arrived)(void *context, int32_t host, const ps_sim_packet_t *packet);
     void (*read)(void *context, int32_t host, enum ps_socket_role role,
                  const ps_sim_packet_t *packet, int64_t rx_ns, int64_t now_ns);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_simnet.h: a simulated network in virtual time. The network has hosts with addresses, unicast
- * and multicast. Between every two hosts, the network has one link in each direction, with delay,
- * jitter, bandwidth and loss. Each host has a ps_net, which a driver in INVOKER mode uses in place
- * of kernel UDP. The behaviour of the network depends only on the seed and on the calls: it uses no
- * clock, no system randomness and only one thread. This header is also the cffi declaration (plain
- * types and enums only).
- */
+ * ps_simnet.h: a simulated network in virtual time. The network has hosts with addresses, and
+ * transports unicast and multicast datagrams. Between every two hosts, the network has one link in
+ * each direction, with delay, jitter, bandwidth and loss. Each host has a ps_net, which a driver in
+ * INVOKER mode uses in place of kernel UDP. The behaviour of the network depends only on the seed
+ * and on the calls: it uses no clock, no system randomness and only one thread. This header is also
+ * the cffi declaration (plain types and enums only). */
 #ifndef PS_SIMNET_H
 #define PS_SIMNET_H
 

@@ -70,8 +70,8 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
 
 /* ---- shared by the files --------------------------------------------------------------------- */
 
-/* Returns the largest delay that a timer of the host may have: two ticks of a millisecond plus two
- * duty cycles. */
+/* Returns the largest delay that a timer of the host may have: the sum of two milliseconds (two
+ * ticks) and of two duty cycles. */
 int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
 /* Returns the largest delay of an action that a stream can perform only in its turn. On a host with
  * a governor, the streams wait for each other. */
@@ -136,8 +136,8 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                     const ps_addr_t *from, int64_t now_ns);
 /* The next four functions (ps_sim_probe_join.c) record a requested SETUP, a sent SETUP, a tracked
  * receiver's status message, and the end of a duty cycle. The function ps_probe_join_came returns
- * the time at which the sender began to wait for the receiver; if the sender did not wait, it
- * returns now_ns. */
+ * the time at which the sender began to wait for the receiver; if the sender did not wait, the
+ * function returns now_ns. */
 void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                              int64_t now_ns);
 void ps_probe_join_setup(ps_probe_pub_t *model);
@@ -170,13 +170,13 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
 /* ps_sim_probe_governor.c */
 /* Checks the governor of a host after a duty cycle. */
 void ps_probe_governor_check(ps_probe_t *probe, int32_t host, int64_t now_ns);
-/* Returns true if data that the stream could send may wait: for the turns of other streams, or
- * because the governor delays it. */
+/* Returns true if the stream may keep data that it could send. The data then waits for the turns of
+ * other streams, or because the governor delays the data. */
 bool ps_probe_is_delayed(ps_probe_t *probe, ps_probe_pub_t *model, bool sendable, int64_t now_ns);
 /* Returns true if the governor may delay new data of the stream. */
 bool ps_probe_may_hold(const ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns);
 /* ps_probe_governed_sent records a datagram with new data of a stream. ps_probe_host_sent records
- * the number of bytes of any data that a host sent. */
+ * how many bytes of data, of any kind, a host sent. */
 void ps_probe_governed_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t bytes,
                             int64_t now_ns);
 void ps_probe_host_sent(ps_probe_t *probe, int32_t host, int64_t bytes);
@@ -214,8 +214,8 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
  * connections. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
 /* Returns true if, in this duty cycle, a timer ended the image's wait for an untethered reader. The
- * reader's position still counts in this cycle's status message, which the receiver had already
- * built, but not in later ones. */
+ * receiver had already built this cycle's status message. The reader's position still counts in
+ * this status message, but not in later ones. */
 bool ps_probe_left_behind(const ps_probe_image_t *model);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sim_probe_types.h: the models of the probe (ps_sim_probe.h): for each publication, image and
- * duty cycle, the state that the driver should have. The probe computes the models from
- * datagrams. */
+ * ps_sim_probe_types.h: the models of the probe (ps_sim_probe.h). A model is the state that the
+ * driver should have: of a publication, of an image, or in a duty cycle. The probe computes the
+ * models from datagrams. */
 #ifndef PS_SIM_PROBE_TYPES_H
 #define PS_SIM_PROBE_TYPES_H
 
@@ -48,9 +48,9 @@ typedef struct ps_probe_suspect {
     int64_t from, to, late_ns;
 } ps_probe_suspect_t;
 
-/* Model of an index ring, whose entries state positions and the number of messages before each
- * position. The driver adds an entry after a 256th of a term, or after a millisecond if that comes
- * first. */
+/* Model of an index ring. Each entry of the ring states a position, and the number of messages
+ * before this position. The driver adds an entry after a 256th of a term, or after a millisecond if
+ * that comes first. */
 typedef struct ps_probe_index {
     uint64_t count;
     int64_t position, at_ns, end; /* `position` is the position of the newest entry; `end` is the
@@ -59,9 +59,10 @@ typedef struct ps_probe_index {
 
 /* Model of the rounds of CUBIC congestion control with HyStart++ (RFC 9406). */
 typedef struct ps_probe_round {
-    int64_t least_ns, last_ns,
-        base_ns;              /* Least round-trip times: `least_ns` in this round, `last_ns` in the
-                               * previous round, `base_ns` when the conservative phase began. */
+    /* Shortest round trips: `least_ns` is the shortest of this round, `last_ns` is the shortest of
+     * the previous round. `base_ns` is the shortest round trip at the time when the conservative
+     * phase began. */
+    int64_t least_ns, last_ns, base_ns;
     int64_t received, window; /* Number of bytes received in this round, and the window at the
                                * beginning of this round. */
     int32_t samples, conservative, phase;
@@ -127,17 +128,19 @@ typedef struct ps_probe_notified {
     bool drained, ended;
     int64_t term, term_ns; /* Position up to which the driver last requested storage, and the time
                             * of this request; 0: it never requested storage. */
-    int64_t released_at;   /* 1 + the position at which the data ended when the driver last released
-                            * terms; 0: the driver never released terms. */
+    /* 1 + the end position of the data at the time when the driver last released terms; 0: the
+     * driver never released terms. */
+    int64_t released_at;
     int64_t lost, lost_before, loss_ns, lost_gaps;
     int64_t tether_ids[PS_PROBE_TETHERS];
     int32_t tether_states[PS_PROBE_TETHERS];
     bool pressed; /* True if the driver has reported the beginning of an episode of pressure, but
                    * not its end. The fields of the next line concern this episode. */
     int64_t triggered_ns, messages_before, drained_least, drained_most, drained_by, episodes;
-    /* At the last check: the number of episodes, and true if the report of a beginning waited for
-     * room in the ring. began_by: the number of messages sent before the newest episode whose
-     * report did not wait behind another one. */
+    /* `counted`: the number of episodes at the last check. `waits`: true if, at the last check, the
+     * report of an episode's beginning waited for room in the ring. `began_by`: the number of
+     * messages that were sent before the newest episode. An episode changes `began_by` only if its
+     * report did not wait behind another report. */
     int64_t counted, began_by;
     bool waits;
 } ps_probe_notified_t;
@@ -169,11 +172,12 @@ typedef struct ps_probe_join {
                                 * sender. */
     bool held, known;          /* At the last check: `known` is true if there was a join hold;
                                 * `held` is true if this join hold limited the sender. */
-    bool fresh, owed;          /* `fresh` is true while a SETUP that a new receiver has requested is
-                                * not sent yet. `owed` is true when this SETUP is sent: a join hold
-                                * for this receiver must begin. */
-    bool began;                /* True if the driver sent a SETUP in this duty cycle. */
-    int64_t ended_ns;          /* Time at which the probe last noticed that a join hold had
+    /* `fresh` is true while the sender has not yet sent a SETUP that a new receiver has requested.
+     * `owed` is true once the sender has sent this SETUP: a join hold for the new receiver must
+     * begin. */
+    bool fresh, owed;
+    bool began;       /* True if the driver sent a SETUP in this duty cycle. */
+    int64_t ended_ns; /* Time at which the probe last noticed that a join hold had
                                 * ended. */
     int64_t fresh_id;
     ps_addr_t fresh_from;
@@ -187,18 +191,22 @@ typedef struct ps_probe_governor {
     int64_t waits, waited_ns; /* The driver's totals at the last sample. */
     int64_t latency_ns;       /* moving average of the waits */
     int64_t pressure;         /* ppm */
-    int64_t high_since_ns;    /* Time since which the pressure is above 0.8; -1: it is lower. */
-    int64_t coalesce_ns, last_coalesce_ns; /* by the last sample, and by the sample before */
+    /* Time at which the pressure rose above 0.8; -1: the pressure is not above 0.8. */
+    int64_t high_since_ns;
+    /* Delay of a partial datagram: after the last sample, and after the sample before it. */
+    int64_t coalesce_ns, last_coalesce_ns;
     int64_t interval_ns, last_interval_ns; /* of status messages */
     bool defers;
     int64_t turned_ns; /* Time at which `defers` last changed. */
-    /* Time of the last duty cycle; time in which streams were certainly ready, since the last
-     * sample; whether streams waited after the last two duty cycles. */
+    /* `step_ns`: time of the last duty cycle. `ready_ns`: for how long, since the last sample,
+     * streams were certainly ready. `waited_before`, `waited_twice`: whether streams waited after
+     * each of the last two duty cycles. */
     int64_t step_ns, ready_ns;
     bool waited_before, waited_twice;
     int64_t sent_bytes; /* total of the host's data and retransmits */
-    /* After the last duty cycle: when the streams that waited for a turn began to wait, and the
-     * time of a round. `queued`: number of these streams; -1: more than PS_PROBE_QUEUED. */
+    /* Streams that waited for a turn after the last duty cycle. `queued`: their number; -1: more
+     * than PS_PROBE_QUEUED. `queued_ns`: the time at which each of them began to wait. `round_ns`:
+     * duration of a round. */
     int32_t queued;
     int64_t queued_ns[PS_PROBE_QUEUED], round_ns;
     ps_probe_promise_t samples;
@@ -289,10 +297,11 @@ typedef struct ps_probe_pub {
      * the last turn that sent new data. `partial_bytes`: bytes of this turn's datagram, if the turn
      * sent only one. */
     int64_t step_ns, partial_ns, turn_ns, partial_bytes;
-    /* The present wait for a turn. `wait_since_ns`: its beginning. `wait_high`, `wait_bytes`: end
-     * of the data that the stream had sent then, and number of bytes that the host had sent then.
-     * `wait_ahead`: number of streams that waited then in its band. `wait_bound`: largest number
-     * of bytes that the host may send during the wait. `wait_list`: priority band. */
+    /* The present wait for a turn, which began at `wait_since_ns`. Values at that time: `wait_high`
+     * is the end of the stream's sent data. `wait_bytes` is the number of bytes that the host had
+     * sent. `wait_ahead` is the number of waiting streams in the stream's band. `wait_bound`:
+     * largest number of bytes that the host may send during the wait. `wait_list`: priority
+     * band. */
     int64_t wait_since_ns, wait_high, wait_bytes, wait_ahead, wait_bound;
     int32_t wait_list;
 } ps_probe_pub_t;

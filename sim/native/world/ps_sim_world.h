@@ -106,8 +106,9 @@ typedef struct ps_sim_reader {
     int64_t released;    /* 1 + the number of the last message that the subscriber has released. */
     int64_t receiver_id; /* Receiver id of the subscriber's last image; 0: the subscriber reads on
                           * the publisher's host. */
-    int64_t expired_bytes; /* Bytes that the subscriber had dropped because of the retention at the
-                            * last check. */
+    /* At the last check: number of bytes that the subscriber had dropped, because of the
+     * retention. */
+    int64_t expired_bytes;
     ps_sim_reader_stats_t stats;
 } ps_sim_reader_t;
 
@@ -207,9 +208,9 @@ ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int3
 /* Fetches the reports of gaps that images of the subscriber have reached, and records these gaps.
  * Returns true if at least one image had reached a gap. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
-/* Call this function when a poll has reported a gap. Checks that the publication no longer retained
- * the messages in the gap, if the subscriber dropped them because of the retention
- * (ps_sim_retained.c). */
+/* Call this function when a poll has reported a gap. If the subscriber dropped the messages in the
+ * gap because of the retention, the function checks that the publication no longer retained these
+ * messages (ps_sim_retained.c). */
 void ps_sim_check_expired(ps_simworld_t *world, int32_t index, int64_t now_ns);
 /* Checks that the publication still retained `message`, the first message of a poll
  * (ps_sim_retained.c). `number` is the number of this message in the ledger. */

@@ -18,12 +18,13 @@ typedef struct ps_client ps_client_t;
 typedef struct ps_simworld ps_simworld_t;
 
 enum ps_simworld_stop {
-    PS_SIMWORLD_TIME = 0,    /* until_ns */
-    PS_SIMWORLD_CONTROL = 1, /* A host's conductor must run, because an event waits for the
-                              * conductor or the conductor's deadline has come. */
-    PS_SIMWORLD_STUCK = 2,   /* A host repeatedly requests a duty cycle at the same virtual time,
+    PS_SIMWORLD_TIME = 0, /* until_ns */
+    /* A host's conductor must run: an event waits for the conductor, or the conductor's deadline
+     * has come. */
+    PS_SIMWORLD_CONTROL = 1,
+    PS_SIMWORLD_STUCK = 2, /* A host repeatedly requests a duty cycle at the same virtual time,
                               * and does no work in these duty cycles. */
-    PS_SIMWORLD_WOKEN = 3    /* A client that was passed to ps_simworld_await was woken. */
+    PS_SIMWORLD_WOKEN = 3  /* A client that was passed to ps_simworld_await was woken. */
 };
 
 /* Rules of the protocol. For each run, the simulator records which of the following rules the
@@ -79,15 +80,16 @@ typedef struct ps_sim_subscriber_params {
     ps_sub_t *sub; /* borrowed until detached */
     int32_t host;
     int32_t stream_id;
-    int32_t poll_limit;       /* messages a turn */
-    int64_t poll_interval_ns; /* After a turn in which the application read messages, its next turn
-                               * comes after this time. */
-    int32_t batch;            /* If above 0: number of messages that the application reads and
+    int32_t poll_limit; /* messages a turn */
+    /* Time from a turn in which the application read messages to the application's next turn. */
+    int64_t poll_interval_ns;
+    int32_t batch;   /* If above 0: number of messages that the application reads and
                                * releases at each multiple of poll_interval_ns. */
-    int64_t credits;          /* Number of credits that the application grants: the largest number
+    int64_t credits; /* Number of credits that the application grants: the largest number
                                * of outstanding messages. 0: the application grants no credits. */
-    int32_t pool;             /* Subscriptions of a host with the same number above 0 divide their
-                               * credits among all their publishers. */
+    /* If `pool` is above 0, all subscriptions of the host with this `pool` divide their credits
+     * among all their publishers. */
+    int32_t pool;
 } ps_sim_subscriber_params_t;
 
 typedef struct ps_sim_publisher_stats {
