@@ -36,7 +36,8 @@ _ENDPOINT: Final = re.compile(r"(aeron:udp\?).*?endpoint=[^|]*:(\d+)(?:\|interfa
 @attrs.frozen(kw_only=True)
 class Series:
     """Measurements of one run. Each series has one value for each interval (bin) of ``BIN_NS``. If
-    a field has an entry for each reader, the readers are in the order of the scenario."""
+    a field has one entry for each reader, the entries are in the order of the scenario's readers.
+    """
 
     strategy: str
     names: tuple[str, ...]                      # hosts of the readers

@@ -117,8 +117,9 @@ class _Open:
         self.count = self.bytes = self.crc = 0
 
     def add(self, payloads: Iterable[bytes | memoryview]) -> int:
-        """Add rows to the part. Return the number of bytes of these rows that the assembler keeps
-        in memory; 0 if the part is a repeat."""
+        """Add rows to the part. Return how many bytes the assembler keeps in memory for these rows;
+        0 if the part is a repeat.
+        """
         kept = 0
         for payload in payloads:
             self.crc = zlib.crc32(payload, self.crc)

@@ -91,7 +91,7 @@ def pieces(marks: Sequence[Mark], start: int, end: int) -> Iterator[Piece]:
 
 
 def place_of(part: Part) -> str:
-    """Return a name of a part that is the same in all attempts of the part. The name consists of
+    """Return the name of a part. All attempts of a part have the same name. The name consists of
     the partition and, if the part has a key, the digest of the key.
     """
     if not part.key:
@@ -185,7 +185,9 @@ class Done:
         return found is not None and part.epoch < found.floor
 
     def differs(self, part: Part, content: Content) -> bool:
-        """Whether the query has read an earlier attempt of this part that contained other rows."""
+        """Whether the query has read an earlier attempt of this part, and the rows of that attempt
+        differ.
+        """
         text = self._queries[part.query].places(part.epoch)[place_of(part)]
         return bool(text) and content.rows > 0 and text != _text(content)
 

@@ -180,8 +180,8 @@ class Commits:
         return one
 
     def overdue(self, key: object) -> bool:
-        """Return whether the query has waited for more than ``GRACE_S`` for the end of the part or
-        job that ``key`` identifies.
+        """Return whether the query has waited too long (longer than ``GRACE_S``) for the end of the
+        part or job that ``key`` identifies.
         """
         return self._clock() - self._since.setdefault(key, self._clock()) > GRACE_S
 

@@ -94,9 +94,9 @@ def cut(want: Want, max_messages: int, one: Cut, frames: Frames) -> tuple[int, i
 def find(
     want: Want, start: int, max_bytes: int, reserved_value: int, one: Find, frames: Frames
 ) -> LogMarks:
-    """Search one log, the log that contains the position ``start``, for messages with the reserved
-    value ``reserved_value``. If the message at ``start`` begins in this log but ends in the next
-    log, return only this message.
+    """In the log that contains the position ``start``, search for messages with the reserved value
+    ``reserved_value``. If the message at ``start`` begins in this log but ends in the next log,
+    return only this message.
     """
     for number, holding in enumerate(want.logs):
         if start >= holding.log.end_position:

@@ -43,9 +43,9 @@ def tuned_settings(*, local_checkpoints: bool = True) -> dict[str, str]:
     - Allow ten minutes instead of 15 s for the handshake of a Python worker that has connected to
       Spark. The worker must still connect within 10 s; Spark 4 has no setting for this limit
       (PythonWorkerFactory).
-    - ``local_checkpoints``: write checkpoint files as plain files and rename them, which takes half
-    the time of Spark's default. Use ``local_checkpoints`` with a local or a POSIX file system, not
-    with object stores.
+    - ``local_checkpoints``: write checkpoint files as plain files, and rename them. This takes half
+      as long as Spark's default. Use ``local_checkpoints`` with a local or a POSIX file system, not
+      with object stores.
     """
     settings = {
         "spark.python.unix.domain.socket.enabled": "true",

@@ -54,7 +54,9 @@ def command(
     connect_s: float,
     reattach_s: float,
 ) -> None:
-    """Send messages on the ping channel and time their return on the pong channel."""
+    """Send messages on the ping channel, and measure the time until each message returns on the
+    pong channel.
+    """
     with (
         connected(directory, "penstock ping", connect_s, reattach_s) as client,
         client.add_subscription(pong_channel, pong_stream) as pongs,

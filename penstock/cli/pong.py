@@ -35,7 +35,7 @@ def command(
     connect_s: float,
     reattach_s: float,
 ) -> None:
-    """Return every message of the ping channel on the pong channel, until Ctrl-C."""
+    """Send every message of the ping channel back on the pong channel, until Ctrl-C."""
     returned = 0
     with (
         connected(directory, "penstock pong", connect_s, reattach_s) as client,

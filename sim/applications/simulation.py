@@ -420,7 +420,7 @@ class Simulation:
         self._faults.append(fault)
 
     def set_clock(self, publication: core.PublicationHandle) -> None:
-        """Let a publication measure in virtual time for how long it has refused offers."""
+        """Let a publication use virtual time when it measures how long it has refused offers."""
         self._native.set_clock(publication)
 
     def connect(self, app: App, name: str, watch: bool, began_s: float, timeout_s: float) -> (

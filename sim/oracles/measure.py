@@ -35,7 +35,9 @@ def jain_ppm(values: Sequence[int]) -> int:
 
 class Meter:
     """Measures the readers' rates between two moments of a run. The scenario's budget states these
-    moments as ``rate_from_ns`` and ``rate_until_ns``; without both fields, there are no rates."""
+    moments as ``rate_from_ns`` and ``rate_until_ns``; if one of these fields is missing, there are
+    no rates.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -212,8 +212,9 @@ class Host:
         return [at for at in newest if end - at < owner.log.term_length // 2]
 
     def sample(self) -> None:
-        """Append a sample of the daemon's state to ``samples``, in the form of the samples in the
-        trace of a real daemon."""
+        """Append a sample of the daemon's state to ``samples``. The sample has the same form as in
+        a real daemon's trace.
+        """
         if self.running:
             fields = sample(
                 self.conductor.snapshot(), self.driver, self._shared, self._cnc,

@@ -145,8 +145,8 @@ typedef struct ps_probe_notified {
     bool waits;
 } ps_probe_notified_t;
 
-/* A range that a receiver requested with a NAK. The sender must retransmit the positions from
- * `from` to `need`, and may also retransmit those from `need` to `to`. */
+/* A range that a receiver requested with a NAK. The sender must retransmit the positions [`from`,
+ * `need`), and may also retransmit the positions [`need`, `to`). */
 typedef struct ps_probe_request {
     int64_t from, to, need, cursor, requested_ns, done_ns; /* done -1: open */
     /* True if the sender may drop this request, for example because there are too many requests. */
@@ -365,9 +365,9 @@ typedef struct ps_probe_image {
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
-    int64_t beyond;                      /* Position that the sender had when it was last beyond the
-                                          * range that the receiver accepts; 0: the sender was never
-                                          * beyond this range. */
+    /* The receiver accepts a range of positions. This field is the last position of the sender that
+     * was beyond this range; 0: there was no such position. */
+    int64_t beyond;
     int64_t kept;                        /* With fc=nak: position up to which the receiver accepted
                                           * data at the last check. */
     int64_t joined_bytes;                /* A gap that already counts as a loss can grow. This field

@@ -86,9 +86,8 @@ typedef struct ps_probe_tether {
     int64_t since_ns, near_ns; /* `since_ns`: start of the present tether state. `near_ns`: last
                                 * check at which the subscriber was near the other subscribers. */
     int64_t surely_ns, far_ns; /* `far_ns`: last check at which the subscriber was behind the
-                                * others. `surely_ns`: last check at which the subscriber was near
-                                * the others and had not been behind for at least one check
-                                * interval. */
+                                * others. `surely_ns`: last check, at least one check interval after
+                                * `far_ns`, at which the subscriber was near the others. */
 } ps_probe_tether_t;
 
 #endif

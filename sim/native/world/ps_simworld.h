@@ -97,10 +97,11 @@ typedef struct ps_sim_publisher_stats {
     int64_t bytes;
     int64_t position; /* after the last one */
     int64_t refusals;
-    int64_t blocked_ns; /* Total time for which the application was blocked. The application is
-                         * blocked from a refused offer until the stream next accepts an offer. */
-    int64_t last_ns;    /* of the last acceptance */
-    int32_t at_end;     /* 1: the stream has reached the maximum position, so no further message
+    /* Total time for which the application was blocked. Each blocked interval begins with a refused
+     * offer, and ends when the stream next accepts an offer. */
+    int64_t blocked_ns;
+    int64_t last_ns; /* of the last acceptance */
+    int32_t at_end;  /* 1: the stream has reached the maximum position, so no further message
                          * fits. */
 } ps_sim_publisher_stats_t;
 
