@@ -70,7 +70,7 @@ class SlowestElseMin(Slowest):
 
 
 class FurthestElseMin:
-    """Strategy whose sender limit is the limit of the fastest receiver. While the result of the
+    """Strategy: the sender limit is the limit of the fastest receiver. While the result of the
     strategy is late, the sender may send only up to the limit of the slowest receiver.
     """
 

@@ -21,10 +21,11 @@ _ZONE: Final = re.compile(r"tz=[^\],>]+")
 
 
 def fingerprint(schema: Any) -> int:
-    """Return the reserved value for batches with this schema: a positive number, which is the same
-    in each process. The fingerprint depends on the names and types of the columns. The fingerprint
-    does not depend on the nullability of columns or on names of time zones, because neither changes
-    the bytes of the data."""
+    """Return the reserved value for batches with this schema. The value is a positive number, and
+    is the same in each process. The fingerprint depends on the names and types of the columns. The
+    fingerprint does not depend on the nullability of columns or on names of time zones, because
+    neither changes the bytes of the data.
+    """
     text = "\n".join(f"{field.name} {_ZONE.sub('tz', str(field.type))}" for field in schema)
     return _PREFIX | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
 

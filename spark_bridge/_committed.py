@@ -23,7 +23,7 @@ _RETURN_S: Final = 30.0
 
 
 class Committed(Iterator[CommittedPart]):
-    """Iterates over complete parts, in the order in which their COMMITs arrive.
+    """Iterates over complete parts, in the order of the arrival of their COMMITs.
 
     Made by :func:`committed`. While the iterator is in use, no other code may poll its
     subscription. After an exception of the iterator, the caller can continue: the next call returns

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def read_local(df: DataFrame) -> DataFrame:
-    """Return a copy of ``df`` in which each task reads ranges whose logs are on the task's own
-    host, if possible. A task that reads only from its own host needs no network.
+    """Return a copy of ``df``. In this copy, each task reads, if possible, ranges that have logs on
+    the task's own host. A task that reads only from its own host needs no network.
 
     ``df`` must come from ``format("penstock")`` with the options ``locality=barrier`` and
     ``minPartitions``. The value of ``minPartitions`` must not exceed the number of task slots of

@@ -8,9 +8,9 @@ Spark compares offsets as text, so the keys are sorted, and no entry changes wit
 
 An offset is a dictionary. The key of a session consists of the channel, the stream, the session id
 and the initial term id. The value of a session's key is a position: the query has planned to read
-the session up to this position, which lies between two messages. Session id and initial term id
-together identify a log. A publisher that restarts gets another session id, so the positions in its
-old and its new log are never confused. An offset also has the following entries. With these
+the session up to this position. The position lies between two messages. Session id and initial term
+id together identify a log. A publisher that restarts gets another session id, so the positions in
+its old and its new log are never confused. An offset also has the following entries. With these
 entries, the source can plan a batch again from its two offsets alone (start and end), even after a
 restart:
 

@@ -401,8 +401,8 @@ class Holder:
 
 @attrs.frozen(kw_only=True)
 class Range:
-    """A range [start, end) of a session, which begins and ends between two messages, and the
-    daemons that have this range.
+    """A range [start, end) of a session, and the daemons that have this range. The range begins and
+    ends between two messages.
     """
 
     session: Session

@@ -468,7 +468,7 @@ class Planning:
 
     def report(self) -> dict[str, Any]:
         """Return the figures that Spark reports as the progress of the query. Examples are the end
-        positions of the logs, how far the query is behind these positions, and how much data its
+        positions of the logs, the distance of the query behind them, and the amount of data that
         senders may still send.
         """
         return self._progress.report(self._view, self._planned.positions, {

@@ -356,8 +356,9 @@ class BatchSink(DataSourceArrowWriter):
             self._end(Kind.JOB_COMMIT, done[0].job, sum(len(one.sessions) for one in done))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the marker JOB_ABORT, which states that the batch write failed, so that readers
-        need not keep its parts."""
+        """Publish the marker JOB_ABORT: it states that the batch write failed. Readers then need
+        not keep the parts of this batch write.
+        """
         for one in messages:
             if isinstance(one, Published) and one.job is not None:
                 # Without it the parts stay uncommitted just as well.

@@ -180,10 +180,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a query whose options or schema are wrong: the first call of one of its methods
-    raises the error. If ``streamReader`` raised the error, Spark would not show the error: Spark's
-    runner would call ``stop`` of a reader that the runner did not get, and raise
-    UnboundLocalError."""
+    """The reader of a query with wrong options or a wrong schema: the first call of one of its
+    methods raises the error. If ``streamReader`` raised the error, Spark would not show the error:
+    Spark's runner would call ``stop`` of a reader that the runner did not get, and raise
+    UnboundLocalError.
+    """
 
     def __init__(self, error: PenstockError) -> None:
         self._error = error

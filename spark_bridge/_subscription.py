@@ -359,10 +359,11 @@ class Subscription:
         return readers
 
     def others(self, marks: Mapping[StreamName, str]) -> list[str]:
-        """Return the names of other subscriptions to which consumer groups in ``marks`` belong. An
-        earlier query with another subscription name has left these groups behind. In ``marks``,
-        each group is written as in offsets: the id of the daemon, a dot, and the id of the
-        group."""
+        """Consumer groups in ``marks`` may belong to other subscriptions. Return the names of these
+        subscriptions. An earlier query with another subscription name has left these groups behind.
+        In ``marks``, each group is written as in offsets: the id of the daemon, a dot, and the id
+        of the group.
+        """
         wanted = {mark for text in marks.values() for mark in text.split()}
         found: set[str] = set()
         for control in self._controls:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encode the arrival times of a batch's messages as text, which the source writes into an offset.
+"""Encode the arrival times of a batch's messages as text. The source writes this text into an
+offset.
 
 For each batch, the planner requests the arrival times from a daemon once, and writes them into the
 batch's offset. If Spark repeats the batch, on any host, the messages therefore keep these times. An

@@ -98,7 +98,7 @@ class Process:
             raise self._failure(f"does not hear {text!r}") from None
 
     def close_input(self) -> None:
-        """Close the standard input of the process, which may print more lines before it ends."""
+        """Close the standard input of the process. It may print more lines before it ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 

@@ -167,8 +167,9 @@ class Guard:
         self._restore: list[tuple[Any, str, Any]] = []
 
     def install(self, seed: int) -> None:
-        """Replace the guarded functions in every loaded module that has imported them. Also replace
-        trio's random generator, which shuffles tasks, by a generator with a fixed seed.
+        """Replace the guarded functions in every loaded module that has imported them. Trio
+        shuffles tasks with a random generator; also replace this generator, by one with a fixed
+        seed.
         """
         _Audit.add()
         replaced: dict[int, tuple[Any, Any]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event loops of simulated applications, which wait in virtual time.
+"""Event loops of simulated applications. The loops wait in virtual time.
 
 An asyncio loop waits in its selector; a trio run asks its clock how long the run may wait. This
 module replaces asyncio's selector and trio's clock. When a loop would wait, the replacements let

@@ -266,8 +266,9 @@ class Simulation:
         self._host(host).die()
 
     def start_daemon(self, host: str) -> None:
-        """After :meth:`kill_daemon`, start a new daemon on the host, which continues the streams
-        from the files of the killed daemon."""
+        """After :meth:`kill_daemon`, start a new daemon on the host. The new daemon continues the
+        streams from the files of the killed daemon.
+        """
         found = self._host(host)
         found.adopt()
         for owner, port, fd in self._watched:

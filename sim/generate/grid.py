@@ -167,7 +167,7 @@ def sample(seed: int, cells: int) -> list[Cell]:
 
 
 def scenario(cell: Cell) -> Scenario:
-    """Return the scenario of a cell, which is one combination of conditions."""
+    """Return the scenario of a cell: of one combination of conditions."""
     receivers = range(1, 1 + cell.group)
     channel = f"{_ENDPOINT}|term-length={cell.term_bytes}|mtu={cell.mtu}|fc=nak"
     size = cell.frame - _HEADER

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add two hosts whose streams are so busy that the *governor* of the first host measures pressure.
+"""Add two hosts with busy streams. The *governor* of the first host measures pressure, because
+these streams are so busy.
 
 The first of the two hosts, the loaded host, has a governor; other hosts have none. The loaded host
 publishes busy streams of several priorities to the second host. It also publishes small messages at

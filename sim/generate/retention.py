@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add a stream whose publication limits the amount or the age of the data that readers get.
+"""Add a stream. Its publication limits the amount or the age of the data that readers get.
 
 One reader pauses, and may therefore miss messages; gaps must report each of these messages to this
 reader. A second reader does not pause. If only the age of the data is limited, this second reader

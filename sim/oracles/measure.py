@@ -16,8 +16,9 @@ _PPM: Final = 1_000_000
 
 
 def delivered(world: World) -> tuple[int, ...]:
-    """Return, for each reader and each publisher of its stream, the number of message bytes that
-    the reader has received so far."""
+    """For each pair of a reader and a publisher of its stream, return the number of message bytes
+    that the reader has received so far.
+    """
     from penstock.sim.oracles.oracle import pairs
 
     return tuple(

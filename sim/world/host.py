@@ -345,7 +345,7 @@ class Host:
         return [running for running in found if running is not None]
 
     def untold(self) -> list[str]:
-        """Return a text for each publication whose last event states a wrong connection state.
+        """Return a text for each publication with a wrong connection state in its last event.
         Return no texts if a new daemon may adopt publications: such a daemon sends no event about a
         connected publication that it adopts.
         """

@@ -28,8 +28,9 @@ typedef struct ps_bench_result {
     int64_t last_ns;
 } ps_bench_result_t;
 
-/* Call ps_bench_connect before all other functions: it sets the core whose functions the loops
- * call. ps_bench_connect returns PS_E_VERSION if the core is from another build. */
+/* Call ps_bench_connect before all other functions. It chooses the core; the loops call the
+ * functions of this core. ps_bench_connect returns PS_E_VERSION if the core is from another
+ * build. */
 int ps_bench_connect(const ps_fast_table_t *core);
 
 /* Offers messages of `size` bytes (at least 16) until the monotonic time until_ns, or until

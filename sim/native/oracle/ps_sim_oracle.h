@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_sim_oracle.h: oracles, which observe a simulated network and its world. This header is also
- * the cffi declaration (plain types and enums only).
- */
+ * ps_sim_oracle.h: oracles. They observe a simulated network and its world. This header is also the
+ * cffi declaration (plain types and enums only). */
 #ifndef PS_SIM_ORACLE_H
 #define PS_SIM_ORACLE_H
 

@@ -230,8 +230,8 @@ int64_t ps_probe_rtt_answer(ps_probe_image_t *model, int64_t stamp_ns, int64_t n
 void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
 /* ps_sim_probe_path.c */
-/* Returns true if the gap list has room for the gap that may arise when the high-water mark rises
- * to `position`. */
+/* When the high-water mark rises to `position`, a gap may arise. Returns true if the gap list has
+ * room for this gap. */
 bool ps_probe_path_has_room(const ps_image_t *image, int64_t position);
 /* Record that the receiver read a datagram with the range [from, to). Call ps_probe_path_stale if
  * the range begins below the consumed position. Otherwise, call ps_probe_path_data if the log has
@@ -318,8 +318,8 @@ static inline bool ps_probe_says_little(const ps_image_t *image)
     return (image->peer_capabilities & PS_CAP_PRESSURE) != 0 && image->state == PS_IMAGE_ACTIVE &&
            image->params.congestion_control == PS_CC_STATIC;
 }
-/* Returns the consumed position at which the next status message is due, if the last status message
- * stated `position`. */
+/* The last status message stated `position`. Returns the consumed position at which the next status
+ * message is due. */
 static inline int64_t ps_probe_sm_due(const ps_image_t *image, int64_t position)
 {
     const int64_t term = image->log.term_length;

@@ -42,8 +42,8 @@ typedef struct ps_probe_bucket {
 } ps_probe_bucket_t;
 
 /* A range that arrived after the receiver had requested it with exactly one NAK. If the range
- * arrives again, one arrival was the retransmit, and the other was the original, which was late and
- * not lost. */
+ * arrives again, one arrival was the retransmit and the other the original: the original was late,
+ * but not lost. */
 typedef struct ps_probe_suspect {
     int64_t from, to, late_ns;
 } ps_probe_suspect_t;
@@ -121,13 +121,14 @@ typedef struct ps_probe_shown {
     int64_t limit;
 } ps_probe_shown_t;
 
-/* Summary of the events about one publication or image that the driver has sent to the conductor so
- * far. An entry of tether_ids is 1 + the id of a position counter; 0: the entry is free. */
+/* Summary of the events that the driver has sent to the conductor so far about one publication or
+ * image. An entry of tether_ids is 1 + the id of a position counter; 0: the entry is free. */
 typedef struct ps_probe_notified {
     int32_t connected; /* -1: no event yet */
     bool drained, ended;
-    int64_t term, term_ns; /* Position up to which the driver last requested storage, and the time
-                            * of this request; 0: it never requested storage. */
+    /* Last request of the driver for storage: end position of the requested storage, and time of
+     * the request; 0: the driver never requested storage. */
+    int64_t term, term_ns;
     /* 1 + the end position of the data at the time when the driver last released terms; 0: the
      * driver never released terms. */
     int64_t released_at;
@@ -270,9 +271,10 @@ typedef struct ps_probe_pub {
     ps_probe_strength_t strength;
     ps_probe_tether_t tethers[PS_PROBE_TETHERS];
     int64_t last_leader;
-    int64_t spied;    /* highest position of a spy */
-    bool spies_heard; /* True if, at the last check, the publication was connected to a receiver, or
-                       * had been adopted from an old daemon as connected. */
+    int64_t spied; /* highest position of a spy */
+    /* True if, at the last check, the publication was connected to a receiver. Also true if the
+     * driver had adopted it from an old daemon as connected. */
+    bool spies_heard;
     ps_probe_shown_t shown;
     ps_probe_notified_t notified;
     bool counted, was_revoked; /* At the last check of the counters: `counted` is true if the probe
@@ -405,9 +407,9 @@ typedef struct ps_probe_cycle {
     bool commanded, notified; /* At the start of the cycle: `commanded` is true if commands for the
                                * agents were waiting; `notified` is true if a client had set the bit
                                * of a stream in the dirty bitmap. */
-    bool turns;               /* True if the sender had streams that it checks in each duty
-                               * cycle. */
-    bool timed;               /* a timer was due */
+    /* True if the sender had at least one stream that it checks in each duty cycle. */
+    bool turns;
+    bool timed; /* a timer was due */
     int64_t tick_ns, readers;
     uint64_t positions, reported;
     uint64_t events[2]; /* Number of events that each of the two agents had emitted before this

@@ -17,7 +17,7 @@ void ps_sim_stamp_refused(ps_probe_t *probe, int32_t host, const uint8_t *bytes,
 /* Records that the sender moved its position from `from` to `to` without sending the data between.
  * The sender does so while only spies read the stream. */
 void ps_sim_stamp_passed(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t from, int64_t to);
-/* Records that a driver is about to read a datagram, which arrived at rx_ns. */
+/* Records that a driver is about to read a datagram. The datagram arrived at rx_ns. */
 void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                        int64_t rx_ns, int64_t now_ns);
 /* Changes `published`, the content of a published message, to the content that the host must

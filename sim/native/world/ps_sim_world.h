@@ -40,8 +40,8 @@ typedef struct ps_sim_ledger {
     int64_t capacity;
     int32_t *sizes; /* of message i */
     int64_t edge;   /* Highest position up to which any receiver accepted data. */
-    /* These fields belong to ps_sim_drop.c, which counts the messages that the publication's policy
-     * dropped. */
+    /* These fields belong to ps_sim_drop.c. This file counts the messages that the publication's
+     * policy dropped. */
     int64_t dropped; /* number that the publishers reported */
     ps_sim_mark_t *marks;
     int64_t mark_count, mark_capacity;
@@ -52,8 +52,8 @@ typedef struct ps_sim_ledger {
     int64_t lead_life; /* Number of drivers that the publisher's host had started when the
                         * publication accepted message number lead_since; 0: no message was accepted
                         * yet. */
-    int64_t lead_id;   /* Id of the publication whose rates limit the messages since number
-                        * lead_since. */
+    /* Id of a publication. Its rates limit the messages since number lead_since. */
+    int64_t lead_id;
     int64_t lead_since, second_from, second_bytes;
     int64_t retained_bytes, retained_ns; /* Limits on the data that the publication retains
                                           * (ps-retention, ps-retention-time); 0: no limit. */
@@ -153,8 +153,8 @@ typedef struct ps_sim_world_observer {
      * after it. `work` is the amount of work that the driver reports. */
     void (*step_begins)(void *context, int32_t host, int64_t now_ns);
     void (*stepped)(void *context, int32_t host, int32_t work, int64_t now_ns);
-    /* Called when a publication has accepted a message of `size` bytes, which ends at position
-     * `end`. */
+    /* Called when a publication has accepted a message of `size` bytes. The message ends at
+     * position `end`. */
     void (*accepted)(void *context, const ps_sim_publisher_t *publisher, int64_t end, int32_t size);
     /* Called when a publication has refused a message with a negative code. */
     void (*refused)(void *context, const ps_sim_publisher_t *publisher, int64_t code);
