@@ -69,8 +69,8 @@ def channel_parameters() -> str:
     parts = [
         "\n## Channel parameters\n\nIn the table, P stands for publication and S for "
         "subscription. [Channels](channels.md) explains the forms of a channel.\nIf a channel "
-        "does not state a parameter, the configuration key in the table applies; its default "
-        "is in parentheses.\n\n",
+        "does not state a parameter, the daemon uses the value of the configuration key in the "
+        "table. The default of the key is in parentheses.\n\n",
         _row("key", "on", "accepted", "meaning", "configuration key"), "|---|---|---|---|---|\n",
     ]
     for key in uri.PARAMETERS:

@@ -45,14 +45,14 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "ttl": Meaning("P S", "multicast TTL or hop limit", "sockets.multicast_ttl"),
     "tags": Meaning(
         "P S", "one or two numbers, for example `tags=5,6`. A later URI `aeron:udp?tags=5` uses "
-               "the socket of this channel. A later publication with `session-id=tag:6` takes its "
-               "session id from this publication",
+               "the socket of this channel. A later publication with `session-id=tag:6` gets the "
+               "session id of the publication with this channel",
         accepted="two integers of 64 bits, channel[,entity]"),
     "alias": Meaning("P S", "a name that tools show"),
     "session-id": Meaning(
-        "P S", "for a publication: the id of its session. With `tag:N`, the publication takes "
-               "session id, MTU and term length from the publication that has N as the second "
-               "number of `tags`. For a subscription: receive only this session",
+        "P S", "for a publication: the id of its session. With `tag:N`, the publication gets "
+               "session id, MTU and term length of the publication whose second number of `tags` "
+               "is N. For a subscription: receive only this session",
         accepted="an integer of 32 bits; on a publication also tag:N"),
     "stream-id": Meaning("P S", "accepted because Aeron's tools use it; no effect"),
     "term-length": Meaning(
@@ -97,17 +97,17 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "P", "action of the publication when its log is full ([policies](back-pressure.md))",
         "backpressure.default_policy"),
     "ps-depth": Meaning(
-        "P", "limit of the data that publishers have written and the sender has not yet sent "
-             "(on IPC: the slowest reader has not yet read): bytes (`64k`), at most the "
-             "publication window, messages (`100msg`), or both",
+        "P", "largest amount of data that may wait in the log for the sender (on IPC: for the "
+             "slowest reader), in bytes (`64k`; at most the publication window), in messages "
+             "(`100msg`), or both",
         "backpressure.default_queue_depth", accepted="64k, 100msg or 64k,100msg"),
     "ps-low-watermark": Meaning(
         "P", "if the log of a publication was full, the publication accepts messages again when "
              "its unsent data has fallen to this fraction of `ps-depth`",
         "backpressure.low_watermark_ratio"),
     "ps-fanout": Meaning(
-        "P", "`min`: the stream waits for its slowest reader; `independent`: the stream waits for "
-             "no reader that is behind ([policies](back-pressure.md#fan-out))",
+        "P", "`min`: the stream waits for its slowest reader; `independent`: the stream does not "
+             "wait for readers that are behind ([policies](back-pressure.md#fan-out))",
         accepted="min, independent"),
     "ps-fanin": Meaning(
         "S", "`equal`: the publishers of the subscription have equal parts of its receiver window "
@@ -115,12 +115,13 @@ MEANINGS: Final[dict[str, Meaning]] = {
              "part ([fan-in](back-pressure.md#fan-in))", accepted="equal, priority"),
     "ps-retention": Meaning(
         "P", "readers get no data that is more than this number of bytes behind the newest data "
-             "([retention](back-pressure.md#retention)); at least two MTUs, at most the log",
+             "([retention](back-pressure.md#retention)); at least two MTUs, at most the length of "
+             "the log",
         accepted="bytes, with the units k, m, g"),
     "ps-retention-time": Meaning(
-        "P", "readers get no data that is older than this time; the age counts from the "
-             "arrival in the log of the reader's host ([retention](back-pressure.md#retention)); "
-             "at least 10 ms",
+        "P", "readers get no data that is older than this time; the age is the time since the "
+             "data arrived in the log on the reader's host "
+             "([retention](back-pressure.md#retention)); at least 10 ms",
         accepted="a duration such as 5s"),
     "ps-priority": Meaning(
         "P", "[priority](scheduling.md) among the streams of this sender; without this parameter "
@@ -168,8 +169,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
              "yet released. When this number is reached, publishers have no credit, and their "
              "offers are refused. With `auto` the daemon chooses the number"),
     "ps-credit-burst": Meaning(
-        "S", "number of credits that the subscription grants while no message is unreleased; in "
-             "this time it replaces `ps-credits`, and is at least as high"),
+        "S", "number of credits that the subscription grants while the application has "
+             "released all messages; at this time, it replaces `ps-credits`. The number must be at "
+             "least `ps-credits`"),
     "ps-max-message": Meaning("S", "longest message that one credit covers; default: one frame"),
     "ps-credits-required": Meaning("S", "`true`: refuse publishers that do not support credits"),
     "ps-sub-policy": Meaning(
@@ -212,6 +214,6 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "which the daemon processed it"),
     "channel-snd-ts-offset": Meaning(
         "P", "the sender writes into each message, at this offset of the payload, the time of "
-             "sending. A spy can read a message earlier: then the timestamp is missing, or is that "
-             "of a failed attempt to send"),
+             "sending. If a spy reads a message before the sender sends it, the timestamp is "
+             "missing, or is that of a failed attempt to send"),
 }

@@ -81,8 +81,9 @@ EVENTS: Final[dict[str, str]] = {
     "group_opened": "a client opened a [consumer group](consumer-groups.md)",
     "group_closed": "a client closed a consumer group",
     "credits_lost": "an application dropped the handles of credits without releasing them. "
-                    "`credits` is the number lost since this reader's last such event, `leaked` "
-                    "the total number; the event names the client and the stream",
+                    "`credits` is the number of credits lost since the last event `credits_lost` "
+                    "of this reader, `leaked` the number of all lost credits; the event names the "
+                    "client and the stream",
     "credits_withheld": "the credits of a subscription are withheld, or granted again",
     "group_expired": "a consumer group expired",
     "group_retains": "a consumer group keeps the log of an ended stream",

@@ -361,13 +361,14 @@ def _skips(
         "subscription", "channel", "stream", "reader", "client", "name", "reason")
     messages = counter(
         "penstock_subscription_skipped_messages",
-        "Messages that a reader skipped because the reader was too far behind (reason behind, "
-        "ps-sub-policy) or because the messages were too old (reason retention, ps-retention). "
+        "Messages that a reader skipped because the reader was too far behind (reason "
+        "'behind': see ps-sub-policy) or because the messages were too old (reason 'retention': "
+        "see ps-retention). "
         "Messages of Aeron's senders are not counted.",
     )
     skipped = counter(
         "penstock_subscription_skipped_bytes",
-        "Bytes that a reader skipped, headers included, by reason: behind or retention.",
+        "Bytes that a reader skipped, headers included, by reason: 'behind' or 'retention'.",
     )
     names = {client.client_id: client.name for client in clients}
     for row in rows:
@@ -392,8 +393,8 @@ def _subscriptions(rows: list[SubscriptionStatus]) -> tuple[Family, ...]:
     )
     outstanding = gauge(
         "penstock_subscription_credits_outstanding",
-        "Credits that have not returned: messages that publishers may still send, and messages "
-        "that they have sent and the application has not released."
+        "Number of messages that publishers may still send, plus number of messages that they "
+        "have sent and the application has not released."
     )
     leaked = gauge(
         "penstock_subscription_credits_leaked",

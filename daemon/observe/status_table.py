@@ -178,7 +178,7 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "too far behind or the data was too old, see the table below",
         "skipped_messages": "sum of the messages in `skipped`",
         "unread_bytes": "bytes that the subscription can read and has not released, headers "
-        "included; with several images, of the image with the most such bytes",
+        "included; with several images, the number of the image that has most of these bytes",
     },
     ("`skipped` of a subscription", status.SkipStatus): {
         "reader": "slot of the reader in shared memory",
@@ -221,8 +221,8 @@ KEYS: Final[dict[tuple[str, type], dict[str, str]]] = {
         "sampled": "whether the governor has taken a sample since the start",
         "pressure": "pressure of the sender, from 0 to 1",
         "signals": "the signals `depth`, `latency` and `busy` of the pressure, from 0 to 1",
-        "coalesce_ns": "longest time for which the sender delays a datagram that is not full, to "
-        "add further messages",
+        "coalesce_ns": "longest time for which the sender delays a datagram that has room for "
+        "further messages",
         "status_interval_ns": "shortest time between two status messages of an image",
         "retry_after_ns": "time after which throttled publishers should try again; 0 if no "
         "publisher is throttled",
