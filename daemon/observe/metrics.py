@@ -299,7 +299,7 @@ def _turns(rows: list[PublicationStatus]) -> tuple[Family, ...]:
     )
     waited = counter(
         "penstock_publication_wait_seconds",
-        "Total time for which the stream, with data to send, waited for its turn."
+        "Total time for which the stream had data to send and waited for its turn."
     )
     for row in rows:
         of = labels({
