@@ -146,8 +146,8 @@ class Call:
         return message
 
     def all_replies(self) -> list[Message | RemoteError]:
-        """Return all replies. If a reply is an error, the list contains an exception object in its
-        place; the call does not raise this exception."""
+        """Return all replies. If a reply is an error, the list contains an exception object in
+        place of the reply; the call does not raise this exception."""
         return [remote_error(reply) if failed else reply for reply, failed in self.replies]
 
 

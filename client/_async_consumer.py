@@ -170,8 +170,8 @@ class AsyncConsumerGroup:
         return None
 
     async def withhold(self, timeout_s: float, handler: BatchHandler | None = None) -> None:
-        """See :meth:`penstock.ConsumerGroup.withhold`. ``handler`` runs in a worker
-        thread. If the task is cancelled meanwhile, the publishers continue."""
+        """See :meth:`penstock.ConsumerGroup.withhold`. ``handler`` runs in a worker thread. If the
+        task is cancelled during the call, the publishers continue."""
         freeze = GroupWithholding(self._sync, handler)
         done = False
         try:

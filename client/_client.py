@@ -293,7 +293,7 @@ class Client:
         concurrency: int = 1,
         reply_timeout_s: float = 1.0,
     ) -> Callable[[RequestHandler], Service]:
-        """Make a function a server of requests, as in ``@client.serve("aeron:ipc", 10)``.
+        """Decorate a function that serves requests: ``@client.serve("aeron:ipc", 10)``.
 
         The function is called with each request, a :class:`Message`, and returns the reply: bytes,
         a buffer, a list of buffers, or None for an empty reply.  If the function raises, the
@@ -336,11 +336,10 @@ class Client:
 
         :param name: name of the group, at most 80 characters.
         :param schema: as for :meth:`add_publication`.
-        :param starting: at streams that exist when the group is opened: ``latest`` behind
-            everything, ``earliest`` at the oldest data that is certainly there.
-        :param expiry_s: time without a request of a member after which the daemon ends the group,
-            in seconds.
-        :param credits: number of sent messages that are not committed, at most; or `Credits`.
+        :param starting: start in streams that exist when the group is opened: ``latest``, after all
+            present data; ``earliest``, at the oldest data that the log certainly contains.
+        :param expiry_s: if no member sends a request for this time, the daemon ends the group.
+        :param credits: largest number of messages that are sent and not committed, or `Credits`.
         :raises UnreliableStream: the flow control of the stream does not wait for slow receivers.
         :raises GroupOwned: another reader, for example a Spark query, uses the group.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credits of consumer groups: options, and a wait until the members have committed everything."""
+"""Credits of consumer groups: their options, and a function that waits for the members' commits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BYTES: Final = 4 << 20
 def group_channel(
     value: CreditsGiven, of_client: Credits | None, name: str, channel: str
 ) -> str:
-    """Return the channel of a group with the parameters of ``consumer_group(..., credits=...)``.
+    """Return the channel of a group, to which the options ``credits=`` are added as parameters.
 
     :raises InvalidArgument: a group cannot have these credits, or the client was connected with
         credits and the group states none of its own.
@@ -91,8 +91,8 @@ class GroupWithholding:
         return report.complete
 
     def failure(self, timeout_s: float) -> WithholdTimeout:
-        """Return the exception for a time-out. It lists each session whose messages are not all
-        committed, and the members that have open batches of it."""
+        """Return the exception for a time-out. Its text lists each session that has uncommitted
+        messages, and the members that have open batches of this session."""
         group = self._group
         report = group._ask_credits("report")
         with group._shares() as held:
@@ -107,7 +107,7 @@ class GroupWithholding:
 
 
 def outstanding(report: CreditReport, held: Shares) -> tuple[Outstanding, ...]:
-    """Return the sessions of a report whose messages are not all committed."""
+    """Return those sessions of a report that have uncommitted messages."""
     return tuple(
         _outstanding(reader, held) for reader in report.readers.values() if not reader["complete"]
     )

@@ -188,7 +188,7 @@ class _Held:
         self.idle: list[_Connection] = []
 
     def forget(self) -> None:
-        """Leave them to the parent process, after a fork."""
+        """In a forked child: drop the connections, which belong to the parent process."""
         self.idle, self.context = [], None
 
     def close(self) -> None:

@@ -247,7 +247,7 @@ class GroupControl:
         self._port.request(request, control.Done)
 
     def groups(self) -> list[GroupState]:
-        """Return all groups of the daemon, without extending their expiry."""
+        """Return all groups of the daemon. The call does not restart their expiry times."""
         answer = self._port.request(control.ListGroups(), control.GroupList)
         return [_group(plain) for plain in answer.groups.values()]
 

@@ -121,8 +121,8 @@ class HandleSubscription(Subscription):
 
     @property
     def leaked_credits(self) -> int:
-        """Number of credits whose handles were garbage-collected without a release, of all images
-        since the subscription was added."""
+        """Number of lost credits: their handles were garbage-collected without a release. The
+        number includes all images since the subscription was added."""
         self._account.report()
         return self._account.leaked
 

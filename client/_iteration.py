@@ -45,7 +45,7 @@ _T = TypeVar("_T", Message, MessageBatch)
 
 class Held:
     """Represents a message or ``batch`` that the body of a ``for`` loop is still processing.
-    Meanwhile, the reader's ``_batch`` is this object."""
+    During this time, the attribute ``_batch`` of the reader refers to this object."""
 
     __slots__ = ("_reader", "batch")
 

@@ -27,11 +27,11 @@ _LOOK_S: Final = 50e-6
 @attrs.frozen(kw_only=True, slots=False)     # made in a third of the time that slots take
 class Pressure:
     """The cause that blocks a publication now, how long each cause has blocked it so far, and how
-    many of its offers were refused. The values of a :class:`Pressure` are read from shared memory.
+    many offers were refused. The values of a :class:`Pressure` are read from shared memory.
 
     ``blocked_ns`` states for each cause, and ``blocked_by_ns`` for each culprit, how long
-    publishers had no room to publish. The times of all causes and the times of all culprits have
-    the same sum. ``refused`` counts refused offers.
+    publishers had no room to publish. The sum of the times of all causes equals the sum of the
+    times of all culprits. ``refused`` counts refused offers.
     """
 
     cause: str
@@ -163,8 +163,8 @@ class Pressure:
 
     @property
     def summary(self) -> str:
-        """A clause for people to read: the cause, duration, culprit and backlog of the present
-        blockage, or the text "held by nothing"."""
+        """A text for people: the cause, duration, culprit and backlog of the present blockage. If
+        nothing blocks the publication, the text is "held by nothing"."""
         if self.cause == "none":
             return "held by nothing"
         by = f" by {self.culprit}" if self.culprit else ""

@@ -228,8 +228,8 @@ class Reader(ABC):
         """Return the available messages, at most ``limit``, as a batch of columns. The result may
         be empty. Never waits.
 
-        The batch's payloads are views, which are valid until the batch is released or the next poll
-        or wait.
+        The batch's payloads are views. They become invalid when the batch is released, and at the
+        next poll or wait.
         """
         self._check_limit(limit)
         self._prepare()

@@ -28,8 +28,8 @@ class Registration:
     destinations: tuple[str, ...] = ()
 
     def after(self, request: control.AddDestination | control.RemoveDestination) -> Registration:
-        """Return a copy of the record to which ``request`` has added a destination, or from which
-        it has removed one."""
+        """Return a copy of the record that includes the change of ``request``: one destination
+        more, or one less."""
         if isinstance(request, control.AddDestination):
             destinations = (*self.destinations, request.channel)
         else:

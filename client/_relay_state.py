@@ -66,8 +66,9 @@ class Cell:
 
     @property
     def intent(self) -> int:
-        """The position in the source session up to which the relay has begun to publish. If the
-        relay's process died, messages below ``intent`` may already be in the target's log."""
+        """The end of the messages that the relay has published or is publishing now, as a position
+        in the source session. If the relay's process died, messages below ``intent`` may already be
+        in the target's log."""
         return int(_NUMBER.unpack_from(self._memory, self._at + 8)[0])
 
     def intend(self, position: int) -> None:

@@ -390,8 +390,8 @@ def _why(error: BaseException) -> str:
 
 
 def arrow_type(hint: Any) -> Any:
-    """Return the Arrow type that corresponds to a Python type hint. Return None if no type
-    corresponds, so that Arrow must derive the type from the values."""
+    """Return the Arrow type that corresponds to a Python type hint. Return None if no Arrow type
+    corresponds; Arrow then derives the type from the values."""
     import pyarrow as pa
 
     simple = {

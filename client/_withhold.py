@@ -119,8 +119,8 @@ class Withholding:
 
     def end(self) -> None:
         """Record the present epoch of each image: a number that changes each time the image's
-        credits are withheld. As long as an image still shows this epoch, a later call of
-        ``withhold`` knows that the image's state belongs to this call."""
+        credits are withheld. If a later call of ``withhold`` still finds this epoch, the agent has
+        not applied the call's request yet. The image's state is then out of date."""
         for image in self._subscription._images:
             self._settled[image.correlation_id] = img_credits(image._handle).epoch
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver port: exchange messages with the daemon over its two sockets.
 
-Client and daemon detect each other's death by their connection on ``lease.sock`` (SEQPACKET): if it
-closes, the process at its other end has ended. The daemon answers the client's first datagram on
-``lease.sock`` with a lease (the client's id and other values) and two eventfds. ``control.sock``
-(ZeroMQ) carries requests, answers and notices. One thread per client owns the ZeroMQ socket; other
-threads pass requests to this thread through a queue and an eventfd, and sleep until the thread
-returns the reply.
+Client and daemon have a connection on ``lease.sock`` (SEQPACKET). If this connection closes, the
+client knows that the daemon has ended, or the daemon knows that the client has ended. The daemon
+answers the client's first datagram on ``lease.sock`` with a lease (the client's id and other
+values) and two eventfds. ``control.sock`` (ZeroMQ) carries requests, answers and notices. One
+thread per client owns the ZeroMQ socket; other threads pass requests to this thread through a queue
+and an eventfd, and sleep until the thread returns the reply.
 """
 
 from __future__ import annotations

@@ -293,8 +293,8 @@ class Shared(NativeObject):
     ) -> list[tuple[int, int]]:
         """Return the times at which a stream reached the positions [start, end): entries (position,
         time since 1970 in ns) in ascending order. The result has at most ``most`` entries (>= 2).
-        If the time table has more entries, only the last of several entries that are close in time
-        is returned."""
+        If the time table has more entries, the call returns only the last of several entries that
+        are close in time."""
         out = self._ffi.new("ps_index_view_t[]", most)
         count = self._check(
             self._lib.ps_slot_read_times(self._handle, int(kind), index, start, end, out, most),

@@ -80,8 +80,9 @@ def read_credit_view(view: Any) -> CreditView:
 
 
 def img_return_credits(image: ImageHandle, number: int) -> int:
-    """Return to the publisher ``number`` credits that the application holds in handles. The result
-    is the number of credits that the application still holds. InvalidArgument: fewer are held."""
+    """Give ``number`` credits back to the publisher. The application has these credits in handles.
+    The result is the number of credits that the application still holds. InvalidArgument: fewer are
+    held."""
     left = int(image.lib.ps_img_return_credits(image.native, number))
     return image.library.check(left, "return credits") if left < 0 else left
 
@@ -94,8 +95,8 @@ def img_leak_credits(image: ImageHandle, number: int) -> int:
 
 
 def img_reclaim_credits(image: ImageHandle, number: int) -> int:
-    """Return to the publisher ``number`` credits that were counted as lost. The result is the
-    number of credits that are still lost."""
+    """Give ``number`` credits back to the publisher. These credits were counted as lost. The result
+    is the number of credits that are still lost."""
     left = int(image.lib.ps_img_reclaim_credits(image.native, number))
     return image.library.check(left, "reclaim credits") if left < 0 else left
 

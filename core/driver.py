@@ -182,8 +182,7 @@ class Driver(NativeObject):
         self._check(code, operation)
 
     def remove(self, kind: ObjectKind, object_id: int, *arguments: Any) -> None:
-        """Request that the agent that owns the object releases this object; the agent then emits
-        PS_EV_RELEASED."""
+        """Request the object's agent to release the object; the agent then emits PS_EV_RELEASED."""
         self.call(
             f"{_C_NAMES[kind]}_remove", kind, object_id, *arguments,
             operation=f"remove {_C_NAMES[kind][3:].replace('_', ' ')} {object_id}",
@@ -353,8 +352,8 @@ class Driver(NativeObject):
     def set_interest(
         self, endpoint_id: int, stream_id: int, session_id: int | None, *, wanted: bool
     ) -> None:
-        """Make the receiver accept (``wanted``) or ignore a session of a stream. If ``session_id``
-        is None, this holds for every session of the stream."""
+        """Make the receiver accept a session of a stream if ``wanted`` is true, and ignore it
+        otherwise. If ``session_id`` is None, the call applies to every session of the stream."""
         self.call(
             f"ps_recv_endpoint_{'add' if wanted else 'remove'}_interest", ObjectKind.RECV_ENDPOINT,
             endpoint_id, stream_id, session_id or 0, session_id is None,

@@ -262,8 +262,9 @@ class ImageEstablished(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class Join(DriverEvent):
-    """During a join hold (``ps_join.h``), the sender keeps its limit for a receiver that requested
-    a SETUP. The sender refused a join hold, or the hold ended before the receiver joined."""
+    """During a join hold (``ps_join.h``), the sender does not raise its limit, because a receiver
+    has requested a SETUP and not joined yet. The sender refused a join hold, or the hold ended
+    before the receiver joined."""
 
     type = EventType.JOIN
     member = "join"

@@ -8,9 +8,9 @@ from penstock.core.client import ImageHandle, PublicationHandle
 
 
 def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
-    """Take over an exclusive publication from a dead process. Replace messages that the dead
-    process had begun and not published with padding. Return the number of messages from
-    ``position`` on.
+    """Take over an exclusive publication from a dead process. Write padding over the messages that
+    the dead process had begun and not published. Return the number of messages from ``position``
+    on.
 
     :param position: a position between two messages, at most two terms below the end.
     :param ordinal: number of messages below ``position``.
@@ -23,7 +23,7 @@ def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
 
 
 def img_relay_to(image: ImageHandle, publication_slot: int) -> None:
-    """Declare the image's reader as a relay, which publishes the received messages on the
-    publication in the given slot of penstock.dat. If an application blocks that publication, the
-    image's status messages name this application from then on."""
+    """Declare the image's reader as a relay. The relay publishes the received messages on the
+    publication that has the given slot in penstock.dat. If an application blocks that publication,
+    the image's status messages name this application from then on."""
     image.lib.ps_img_relay_to(image.native, publication_slot)

@@ -179,8 +179,8 @@ class RejectImage:
 
 @attrs.frozen(kw_only=True)
 class WithholdCredits:
-    """Withhold the credits of one of the client's subscriptions, or grant them again. Reply: Done,
-    before the senders have acknowledged the change; ``coming`` has images without a frame."""
+    """Withhold a subscription's credits, or grant them again. The reply Done comes before the
+    senders have acknowledged the change; its field ``coming`` lists images without a frame."""
 
     registration_id: int = attrs.field(validator=_ID)
     withheld: bool

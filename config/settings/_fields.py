@@ -94,7 +94,7 @@ def size(default: int, low: int, high: int, doc: str, change: str, *,
 
 def depth(doc: str, change: str) -> Any:
     """Create a field for the depth of a queue; a file states a number of bytes, or a text such as
-    "64k", "100msg" or "64k,100msg". Without a value the depth is not stated."""
+    "64k", "100msg" or "64k,100msg". If the file does not set the key, the field states no depth."""
 
     def read(value: Any) -> uri.Depth:
         if type(value) is int or value == "0":

@@ -17,8 +17,8 @@ _MINUTE_NS: Final = 60 * 10**9
 
 @attrs.frozen(kw_only=True)
 class RelayRule:
-    """One `[[relay]]`: a source stream, and the target stream on which `penstock relay --config
-    FILE --name NAME` publishes its messages. The daemon ignores it."""
+    """One `[[relay]]`: a source stream and a target stream. `penstock relay --config FILE --name
+    NAME` publishes the messages of the source on the target. The daemon ignores it."""
 
     name: str = text(
         "relay", NAME, "1 to 64 letters, digits, dots, dashes and underscores",

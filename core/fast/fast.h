@@ -5,8 +5,8 @@
  * This extension contains the part of the Python client that runs for each message: base classes of
  * Publication, Subscription, Image and Header. The methods of these classes call the core without a
  * Python frame and without releasing the interpreter's lock. An offer takes about 50 ns; a poll
- * takes about 10 ns for each message. The methods keep the lock, because they could wait long to
- * get it back: up to one switch interval (5 ms) while a second Python thread is busy.
+ * takes about 10 ns for each message. The methods keep the lock. If they released it, they could
+ * wait long to get it back: up to one switch interval (5 ms) while a second Python thread is busy.
  *
  * In rare cases, the C code calls methods of the Python classes by name: after a refused offer or a
  * change of images, and for closed handles and lists of buffers.
@@ -30,8 +30,8 @@
  * pointer is never NULL. */
 extern const ps_fast_table_t *fast_core;
 
-/* Python types that other files need for type checks. The function fast_add_... that makes a type
- * sets the variable of this type once. */
+/* Python types that other files need for type checks. Each function fast_add_... makes one type,
+ * and sets the variable of this type once. */
 extern PyTypeObject *fast_header_type;
 extern PyTypeObject *fast_log_type;
 extern PyTypeObject *fast_park_type;

@@ -359,9 +359,10 @@ int32_t ps_img_poll(ps_img_t *image, ps_message_t *out, int32_t limit, int32_t f
  * past the gap and returns PS_E_GAP. All further polls also return PS_E_GAP, until the application
  * has fetched the gap with ps_img_take_gap(). */
 void ps_img_report_gaps(ps_img_t *image);
-/* Declares this reader as a relay, which publishes the received messages on the publication in the
- * given slot of penstock.dat. If an application blocks the publication, the status messages of the
- * relay's image then name this application as the culprit. Owner thread of the image. */
+/* Declares this reader as a relay. The relay publishes the received messages on the publication
+ * that has the given slot in penstock.dat. If an application blocks the publication, the status
+ * messages of the relay's image then name this application as the culprit. Owner thread of the
+ * image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
 /* Fetches the gap that a poll reached. If a poll has reached a gap, returns 1, and stores the gap:
  * the positions *from to *to are lost permanently. *messages gets the number of lost messages; -1:

@@ -49,7 +49,7 @@ typedef struct ps_pressure_view {
                                       * stream. */
     int64_t refused_ns;              /* sum of the intervals from a publisher's first refused offer
                                       * to its next accepted offer */
-    int64_t refused_episodes;        /* number of the intervals in refused_ns */
+    int64_t refused_episodes;        /* number of intervals whose sum is refused_ns */
     int64_t rate_bytes_per_s;        /* rate limit of the stream; 0: the stream has none */
     int64_t published_ordinal;
     int64_t sent_ordinal;
@@ -82,11 +82,11 @@ typedef struct ps_pressure_view {
                                * accepted */
     int64_t refused_cause;    /* cause (ps_cause) for which this handle's offers were refused since
                                * refused_since_ns; 0: the sender has not stated a cause yet */
-    int64_t reason_pid;      /* process id of reason_client, if it is a client of this daemon; 0 not
-                               * known */
-    int64_t dropped_storage; /* number of the messages in dropped_messages that publishers dropped
+    int64_t reason_pid;       /* process id of reason_client, if it is a client of this daemon; 0:
+                               * unknown */
+    int64_t dropped_storage;  /* number of the messages in dropped_messages that publishers dropped
                               * because no memory was free */
-    int64_t dropped_rate;    /* number of the messages in dropped_messages that publishers dropped
+    int64_t dropped_rate;     /* number of the messages in dropped_messages that publishers dropped
                               * because of the rate limit */
     char strategy[64];
 } ps_pressure_view_t;

@@ -27,8 +27,8 @@ typedef struct ps_driver_params {
     int64_t receiver_id_base; /* non-zero */
     uint64_t daemon_id;
     uint64_t daemon_epoch;
-    const char *host;              /* Name of this host, which status messages state to senders;
-                                    * NULL: none. Copied. */
+    const char *host;              /* Name of this host; the receiver's status messages contain this
+                                    * name. NULL: none. Copied. */
     int64_t setup_interval_ns;     /* 100 ms */
     int64_t heartbeat_interval_ns; /* 100 ms */
     /* Interval between heartbeats on a stream that has had no new data for idle_after_ns; default 1
