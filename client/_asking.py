@@ -48,9 +48,9 @@ def correlated(reserved_value: int) -> tuple[int, int, bool]:
 def reply_address(
     source_identity: str, session_id: int, stream_id: int
 ) -> tuple[str, int] | None:
-    """Return the channel and stream on which a server replies to a request with this source
-    identity, session and stream. Return None if no reply can reach the requester: the source is a
-    spy, or the session id contains no UDP port."""
+    """Return the channel and stream on which a server sends its reply. The arguments are the source
+    identity, session and stream of the request. Return None if no reply can reach the requester:
+    the source is a spy, or the session id contains no UDP port."""
     if source_identity == "aeron:ipc":
         return "aeron:ipc", session_id
     host, _, port = source_identity.rpartition(":")

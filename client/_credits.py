@@ -45,9 +45,9 @@ class SubscriptionCredits:
 
     @property
     def outstanding(self) -> int:
-        """Number of granted credits that have not been returned. A credit is not returned while it
-        is unused, while its message is on its way, or while the application has not released the
-        message."""
+        """Number of credits that were granted and not returned. These are unused credits, credits
+        of messages that have not arrived yet, and credits of messages that the application has not
+        released."""
         return self.granted - self.returned
 
 
@@ -215,7 +215,8 @@ class CreditAccount:
         self._early.pop(id(image), None)
 
     def report(self) -> None:
-        """Warn of each handle that was garbage-collected without a release since the last call."""
+        """Log a warning for each handle that was garbage-collected without a release. The call
+        covers the handles that :meth:`lose` has recorded since the last call."""
         while self._lost:
             image, count = self._lost.popleft()
             if image.is_closed:

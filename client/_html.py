@@ -68,8 +68,8 @@ def _title(kind: str, stream_id: int, channel: str, *, schema: str, closed: bool
 
 
 def client_html(client: Client) -> str:
-    """Return a table of a client: the directory of its daemon, and the publications, subscriptions
-    and counters that it has added."""
+    """Return a table of a client: the directory of the client's daemon, and the publications,
+    subscriptions and counters that the client has added."""
     state = "closed" if client.is_closed else "" if client.is_daemon_alive else "daemon away"
     title = f"Client {client.client_id} of {client.directory} {state}".rstrip()
     rows = [

@@ -124,8 +124,8 @@ class Image(Reader):
 
     @property
     def transport_count(self) -> int:
-        """Number of sockets (destinations of the subscription) that receive data of this
-        session."""
+        """Number of the subscription's destinations that receive data of this session; each
+        destination has one socket."""
         return core.img_transport_count(self._open())
 
     @property

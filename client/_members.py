@@ -61,8 +61,8 @@ class Joined:
 @attrs.define
 class LogShares:
     """The ranges of one log that no member of the group may claim, because they are claimed or
-    committed already. ``claims`` has the ranges that members are processing; ``done`` has the
-    committed ranges that the daemon does not know yet, because an earlier range is not committed.
+    committed already. ``claims`` has the ranges that members are processing; ``done`` has committed
+    ranges that no member has reported to the daemon yet, because an earlier range is not committed.
     Both are ascending."""
 
     claims: list[Claim] = attrs.Factory(list)
@@ -94,7 +94,7 @@ class LogShares:
 
 
 class Shares:
-    """The content of one group's file of claims: a claim assigns a range of stream positions to one
+    """The content of one group's file of claims. A claim assigns a range of stream positions to one
     member."""
 
     def __init__(self, path: Path) -> None:

@@ -192,8 +192,8 @@ class MessageBatch:
         release: Callable[[MessageBatch], None],
         owners: Callable[[], list[Any]],
     ) -> None:
-        """``owners`` returns the objects to whose memory the batch's views refer: mapped logs, or
-        copies."""
+        """``owners`` returns the mapped logs or copies that contain the memory of the batch's
+        views."""
         self._messages = messages
         self._live = True
         self._count = count
@@ -435,8 +435,8 @@ def view_of(row: tuple[int, ...], maps: list[memoryview]) -> memoryview:
 
 
 def view_into(owner: Any, row: tuple[int, ...]) -> memoryview:
-    """Return the payload of one message as a new memoryview of ``owner``, the result
-    of :func:`owner_of`."""
+    """Return the payload of one message as a new memoryview of ``owner``, which is a result of
+    :func:`owner_of`."""
     start = 0 if row[ASSEMBLED] else row[LOG_OFFSET]
     return memoryview(owner)[start : start + row[LENGTH]].toreadonly()
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Route:
-    """The value that :func:`route` returns: the publication on which ``send`` publishes a message
-    if its own publication has no credit for the message."""
+    """The value that :func:`route` returns: another publication. If there is no credit for a
+    message, ``send`` publishes the message on this other publication."""
 
     publication: Publication | AsyncPublication
 

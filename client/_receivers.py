@@ -59,8 +59,8 @@ def condition(publication: Publication, receivers: int) -> Callable[[], bool]:
 
 
 def why_not_connected(publication: Publication) -> str:
-    """Return the reason for which a publication is NOT_CONNECTED, as a clause: missing credits, or
-    a receiver group with too few receivers. Return an empty text if the reason is not known."""
+    """Return a clause that explains why a publication is NOT_CONNECTED: credits are missing, or the
+    receiver group has too few receivers. Return an empty text if the reason is not known."""
     if publication._diverted.ever_granted:
         return ": the receivers that granted it credits have left"
     chosen = uri.parse(publication.channel).fc

@@ -6,9 +6,9 @@ this process stopped.
 publications. At each change of an id, the relay replaces the file ``NAME.json``.
 ``DIR/relays/NAME.cells`` is a memory-mapped file with a cell (a fixed-size record) for each relayed
 session. The relay changes a cell by single stores in a fixed order. The next process can therefore
-read the cell even after a kill between two stores. The process of a relay holds the lock of
-``NAME.cells`` until the process ends. The relay's two files are in shared memory like the logs, so
-they disappear together with the logs.
+read the cell even if the relay was killed between two stores. The process of a relay holds the lock
+of ``NAME.cells`` until the process ends. The relay's two files are in shared memory like the logs,
+so they disappear together with the logs.
 """
 
 from __future__ import annotations

@@ -284,10 +284,10 @@ class Subscription(Reader):
         its message or batch, ``withhold`` releases this message or batch before it stops the
         publishers.
 
-        :param handler: called with the messages that still arrive, as by :meth:`poll`. Without it,
-            only messages that were delivered before may be outstanding.
-        :raises WithholdTimeout: messages were outstanding after ``timeout_s`` seconds; it names
-            them, and the publishers continue.
+        :param handler: called with the messages that still arrive, as by :meth:`poll`. Without a
+            handler, only messages that were delivered before the call may be outstanding.
+        :raises WithholdTimeout: messages were outstanding after ``timeout_s`` seconds. The error
+            names these messages, and the publishers continue.
         :raises ChannelRefused: the subscription grants no credits, or a sender does not support
             credits.
         """

@@ -59,8 +59,8 @@ class _Pending:
 
 @attrs.frozen(kw_only=True)
 class Returning:
-    """Values with which this process takes over a client whose process has ended: the client's id,
-    its secret, and the ids of its registrations."""
+    """A client whose process has ended, and which this process takes over: the client's id, its
+    secret, and the ids of its registrations."""
 
     client_id: int
     token: bytes = attrs.field(repr=False)

@@ -263,8 +263,8 @@ class Shared(NativeObject):
         self._lib.ps_slot_watch_client(self._handle, index, fd)
 
     def read_pressure(self, publication_slot: int) -> PressureView:
-        """Return for how long each cause and each culprit blocked a publication, and how many of
-        its offers were refused. Any thread."""
+        """Return how long each cause and each culprit blocked a publication, and how many offers on
+        this publication were refused. Any thread."""
         view = self._ffi.new("ps_pressure_view_t *")
         code = self._lib.ps_slot_read_pressure(self._handle, publication_slot, view)
         if code != self._lib.PS_E_AGAIN:
@@ -279,8 +279,8 @@ class Shared(NativeObject):
         return scheduler_view(self._ffi, view)
 
     def read_index(self, kind: SlotKind, index: int) -> list[tuple[int, int]]:
-        """Return (position, time since 1970 in ns) for each entry of a log's index ring, in
-        ascending order."""
+        """Return all entries of a log's index ring, in ascending order. An entry is a position and
+        a time (ns since 1970)."""
         out = self._ffi.new("ps_index_view_t[]", _INDEX_ENTRIES)
         count = self._check(
             self._lib.ps_slot_read_index(self._handle, int(kind), index, out, _INDEX_ENTRIES),

@@ -139,7 +139,7 @@ class Driver(NativeObject):
         return int(self._lib.ps_driver_step(self._handle, now_ns))
 
     def next_deadline_ns(self, now_ns: int) -> int:
-        """In INVOKER mode: time at which the agents' next timer is due."""
+        """In INVOKER mode: return the time at which the next timer of an agent is due."""
         return int(self._lib.ps_driver_next_deadline_ns(self._handle, now_ns))
 
     def event_fd(self) -> int:

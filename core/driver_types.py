@@ -135,8 +135,8 @@ class FlowControl(enum.IntEnum):
 
 
 class StrategyLate(enum.IntEnum):
-    """The sender limit that applies if a flow-control strategy in Python does not compute a limit
-    in time."""
+    """The sender limit that the sender uses if a Python flow-control strategy computes no limit in
+    time."""
 
     HOLD = 0
     MAX = 1

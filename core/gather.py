@@ -124,8 +124,8 @@ class MappedLog:
         return cls(ffi.gc(out[0], lib.ps_gather_close), LogFacts.of(facts))
 
     def close(self) -> None:
-        """Unmap the log. If an object still uses frames of the log, unmap the log when the last
-        such object is gone."""
+        """Unmap the log. If objects still use frames of the log, unmap it when the last of these
+        objects is destroyed."""
         self._handle = None
 
     def frames(self, position: int, end: int) -> Frames:
@@ -337,8 +337,8 @@ def cut(
     max_messages: int = 0,
     pieces: int = 1,
 ) -> Cuts:
-    """Find the end of a batch that begins at ``start``, and the positions at which to split the
-    batch.
+    """Choose the end of a batch that begins at ``start``, and the positions that split this batch
+    into parts.
 
     ``start`` must be a position between two messages, and ``end`` a position between two frames.
     The batch is as long as possible, but ends at or before ``end``, and has at most ``max_bytes``

@@ -3,10 +3,10 @@
 converts Python values to their arguments.
 
 A process may load two cores: the product's ``penstock._core`` and the simulator's
-``penstock._core_sim``, which adds the simulator's object files to the same core. The two cores
-share no variable, so an object that one core created must not be passed to a function of the other
-core. Each handle refers to the library (the core) that created it. If a function gets a handle of
-another library, it raises an error that names both libraries.
+``penstock._core_sim``, which contains the same core and the simulator's object files. The two cores
+share no variable. Do not pass an object that one core created to a function of the other core. Each
+handle refers to the library (the core) that created it. If a function gets a handle of another
+library, it raises an error that names both libraries.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Closer:
 
 
 class NativeObject:
-    """Base class of the control plane's objects, each of which belongs to one library."""
+    """Base class of the control plane's native objects. Each object belongs to one library."""
 
     def __init__(self, handle: Any, library: Library) -> None:
         self.library: Final = library

@@ -269,8 +269,8 @@ typedef struct ps_sub ps_sub_t;
 
 typedef struct ps_img_params {
     const char *log_path;
-    int64_t correlation_id; /* id of the image; for IPC and spies the registration id of the
-                             * publication */
+    int64_t correlation_id; /* id of the image; on IPC and for spies, the publication's registration
+                             * id */
     int64_t subscription_id;
     int32_t position_counter_id; /* id of the subscriber's position counter, which the daemon has
                                   * set to the join position */
@@ -280,13 +280,13 @@ typedef struct ps_img_params {
     int32_t credit_mode;         /* ps_credit_mode */
     int32_t isolation;           /* ps_reader_isolation */
     int64_t depth_bytes;         /* of PS_READER_DROP_OLDEST */
-    int64_t join_position;       /* join position that the daemon announced to an isolated reader (a
-                                  * reader for which the stream does not wait) */
+    int64_t join_position;       /* position at which an isolated reader joins, as the daemon
+                                  * announced; the stream does not wait for isolated readers */
     int64_t join_ordinal;        /* number of messages of the stream below join_position; -1:
                                   * unknown */
-    int32_t fan_in_weight;       /* Weight of this image, 1 to PS_FAN_IN_MAX: a poll of the
-                                  * subscription divides its messages among the images by weight. 0:
-                                  * the images take turns. */
+    int32_t fan_in_weight;       /* Weight of this image, 1 to PS_FAN_IN_MAX. A poll of the
+                                  * subscription reads more messages from images with a larger
+                                  * weight. 0: the images take turns. */
 } ps_img_params_t;
 
 /* How a stream treats a reader that is too slow (docs/back-pressure.md). */
@@ -348,8 +348,8 @@ int32_t ps_img_has_data(const ps_img_t *image);
 
 /* Delivers up to `limit` messages of one image; `flags` are ps_poll_flags. Returns the number of
  * messages, or a negative ps_error_code (PS_E_CORRUPT: the log is damaged, so the image stays at
- * its position). Returns 0 only if no message was available at any time during the call. If a
- * caller took its ticket before a poll, and the poll returned 0, the caller may sleep. Before a
+ * its position). Returns 0 only if no message was available at any time during the call. A caller
+ * may sleep after a poll that returned 0, if the caller took its ticket before this poll. Before a
  * poll delivers messages, it releases the messages of the previous poll. A poll ends after `limit`
  * messages or at the end of the term. A poll that finds no message in a term continues with the
  * next term, and reads at most three terms. */
@@ -381,7 +381,7 @@ void ps_img_release(ps_img_t *image);
 
 /* With PS_CREDIT_HANDLES: returns credits of delivered messages, in any order. Returns the number
  * of credits that the application has not yet returned, PS_E_INVALID or PS_E_FORKED. PS_E_INVALID:
- * the application has fewer credits to return, so the function returned no credit. The library
+ * the application has fewer than `credits` credits, so the function returned no credit. The library
  * itself returns the credits of messages that publishers dropped. Rewound messages hold no credits.
  * Any thread. */
 int64_t ps_img_return_credits(ps_img_t *image, int64_t credits);

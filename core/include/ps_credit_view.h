@@ -27,8 +27,8 @@ typedef struct ps_credit_view {
     int64_t final;
     int32_t epoch;
     int32_t state;            /* ps_credit_state */
-    int64_t skipped_messages; /* number of messages in the gaps that the reader skipped, without the
-                               * gaps in which this number is unknown */
+    int64_t skipped_messages; /* number of messages in the gaps that the reader skipped; gaps with
+                               * an unknown number of messages do not count */
     int64_t skipped_bytes;    /* bytes of all gaps that the reader skipped */
     int64_t expired_messages; /* number of messages that the reader skipped because the publication
                                * no longer retained them (ps-retention); skipped_messages does not

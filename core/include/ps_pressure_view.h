@@ -32,21 +32,21 @@ typedef struct ps_pressure_view {
     int64_t since_ns; /* CLOCK_MONOTONIC */
     ps_pressure_party_t culprit;
     uint32_t reason;       /* if the culprit is a receiver: the cause (ps_cause) that limits this
-                            * receiver, as the receiver's status messages state; 0: none */
+                            * receiver; the receiver's status messages state it; 0: none */
     int32_t counter_id;    /* If the culprit is a client of this host: id of its slowest reader's
                             * position counter; else -1. */
     int64_t reason_client; /* if the culprit is a receiver: id of its slowest client; 0: not
                             * stated */
-    int64_t backlog_bytes; /* number of bytes that the client with the id reason_client has not
-                            * read, as the receiver states */
+    int64_t backlog_bytes; /* number of bytes that the client reason_client has not read; the
+                            * receiver's status messages state this number */
     char reason_name[33];
     char reason_host[33];
     int64_t blocked_ns[32];          /* closed intervals, by ps_cause */
     ps_pressure_party_t culprits[9]; /* The eight culprits with the longest times. A ninth entry at
                                       * the end has the total time of all unknown culprits. */
     int64_t refused[32];             /* Number of refused offers. The entry with index c counts the
-                                      * offers refused while the cause c (ps_cause) blocked the
-                                      * stream. */
+                                      * offers that were refused while the cause c (ps_cause)
+                                      * blocked the stream. */
     int64_t refused_ns;              /* sum of the intervals from a publisher's first refused offer
                                       * to its next accepted offer */
     int64_t refused_episodes;        /* number of intervals whose sum is refused_ns */
@@ -58,9 +58,9 @@ typedef struct ps_pressure_view {
     int64_t depth_bytes;      /* Number of published bytes that the sender has not sent (on IPC:
                                * that the slowest reader has not read). */
     int64_t peak_bytes;       /* largest value of depth_bytes */
-    int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which depth_bytes reached the configured
-                               * depth, so that the present episode of pressure began; 0: there is
-                               * no episode now. */
+    int64_t pressed_since_ns; /* CLOCK_MONOTONIC time at which the present episode of pressure
+                               * began, because depth_bytes reached the configured depth; 0: there
+                               * is no episode now. */
     int64_t pressed_ns;       /* total duration of the episodes of pressure that have ended */
     int64_t pressed_episodes; /* number of episodes of pressure, including the present one; an
                                * episode begins when depth_bytes reaches the configured depth, and

@@ -81,7 +81,7 @@ typedef struct ps_subscriber_params {
     /* 1: the stream does not wait for this reader once it is depth_bytes behind (ps_isolation.h).
      */
     uint8_t isolated;
-    int64_t depth_bytes; /* for an isolated reader: the stream stops waiting for the reader when the
+    int64_t depth_bytes; /* for an isolated reader: the stream does not wait for the reader once the
                           * reader is this number of bytes behind the leading reader; 0: a quarter
                           * of the window */
 } ps_subscriber_params_t;

@@ -92,16 +92,16 @@ typedef struct ps_event {
         struct {
             ps_addr_t source;
             int64_t peer_ordinal;     /* -1 unknown */
-            int64_t peer_group_tag;   /* for PS_FC_TAGGED: tag of the receivers for which the sender
-                                       * waits */
-            int64_t peer_depth_bytes; /* depth of peer_policy in bytes; 0: this host chooses the
-                                       * depth */
+            int64_t peer_group_tag;   /* for PS_FC_TAGGED: the sender waits only for receivers with
+                                       * this tag */
+            int64_t peer_depth_bytes; /* the depth that belongs to peer_policy, in bytes; 0: this
+                                       * host chooses the depth */
             int64_t retention_bytes;  /* Readers do not get data that is more than this number of
                                        * bytes behind the newest data; 0: no limit */
             int64_t retention_ns;     /* Readers do not get data that is older than this; 0: no
                                        * limit */
-            int32_t peer_policy;      /* policy (ps_policy) that the sender requests from its
-                                       * receivers */
+            int32_t peer_policy;      /* the sender requests that its receivers use this policy
+                                       * (ps_policy) */
             int32_t destination;      /* index of the receive destination through which the SETUP
                                        * arrived */
             int32_t initial_term_id;
@@ -177,8 +177,8 @@ typedef struct ps_event {
         struct {
             int64_t bytes; /* newly lost */
             int64_t position;
-            int32_t gaps; /* Number of gaps that are reported as lost for the first time; 0: gaps
-                           * that were reported before have become longer. */
+            int32_t gaps; /* Number of newly lost gaps; 0: only gaps that were reported before have
+                           * become longer. */
         } loss;
         struct {
             int32_t position_counter_id;
@@ -198,13 +198,12 @@ typedef struct ps_event {
         struct {
             ps_addr_t source;
             int64_t receiver_id;
-            int64_t refused; /* Number of requests for a SETUP that the sender has refused since it
-                              * last emitted a PS_EV_JOIN. */
+            int64_t refused; /* Number of SETUP requests that the sender has refused since its last
+                              * PS_EV_JOIN. */
             int32_t verdict; /* ps_join_verdict */
         } join;
         struct {
-            ps_addr_t source;    /* Address of the receiver that blocks the publication, if a
-                                  * receiver does. */
+            ps_addr_t source;    /* If a receiver blocks the publication: the receiver's address. */
             int64_t culprit;     /* Id of the receiver or client that blocks the publication; 0:
                                   * unknown. */
             int64_t peak_bytes;  /* largest depth in this episode */
@@ -212,9 +211,8 @@ typedef struct ps_event {
             int64_t duration_ns; /* since the depth was reached */
             int64_t drained;     /* Number of messages sent (on IPC: read) since the unsent data
                                   * reached the configured depth; -1: unknown. */
-            int32_t episodes;    /* Number of times, including this one, that the unsent data has
-                                  * reached the configured depth since the last event of this type.
-                                  */
+            int32_t episodes;    /* Number of times that the unsent data has reached the configured
+                                  * depth since the last event of this type, including this time. */
             int32_t cause;       /* ps_cause that bound last */
             int32_t client_slot; /* If a client of this host blocks the publication: the client's
                                   * slot in penstock.dat. Otherwise -1. */
