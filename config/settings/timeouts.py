@@ -62,8 +62,7 @@ class TimeoutsConfig:
         "data.", low=0)
     retransmit_linger_ns: int = duration(
         10 * _MILLISECOND_NS,
-        "After the sender has retransmitted a range, it ignores further NAKs for this range for "
-        "this time.",
+        "After a retransmit, the sender ignores further NAKs for the same range during this time.",
         "If receivers repeat NAKs while a retransmit is in flight, choose about one round trip.",
         low=0)
     nak_unicast_delay_ns: int = duration(

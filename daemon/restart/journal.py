@@ -10,9 +10,10 @@ one is valid. A record without fields states that the object has been removed. A
 
 all little-endian. Each record is one write. If a daemon is killed while it writes, at most the last
 record of the file is incomplete. Readers ignore this incomplete record: the daemon died before it
-notified a client of the object, so no client knows the object. If a journal has an error other than
-an incomplete last record, the journal is damaged, and the next daemon refuses to adopt it. The
-journal is in shared memory like the rest of the directory, so the daemon never syncs it to a disk.
+notified a client of the recorded object, so no client knows the object. If a journal has an error
+other than an incomplete last record, the journal is damaged, and the next daemon refuses to adopt
+it. The journal is in shared memory like the rest of the directory, so the daemon never syncs it to
+a disk.
 """
 
 from __future__ import annotations

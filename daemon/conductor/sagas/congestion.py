@@ -8,8 +8,8 @@ determines the congestion control. If no rule matches, the image uses the value 
 ``congestion_control`` in the configuration.
 
 The conductor calls the Python class of an image once in each round-trip time; the interval between
-two calls is at least ``STEP_NS`` and at most ``LONGEST_NS``. The congestion window that the class
-returns applies until its next answer. If a Python class needs longer than ``DEADLINE_NS`` for an
+two calls is at least ``STEP_NS`` and at most ``LONGEST_NS``. A returned congestion window applies
+until the class returns the next window. If a Python class needs longer than ``DEADLINE_NS`` for an
 answer, the answer is late. The conductor counts the late answers, and logs only the first. If a
 Python class gives no answer for ``SILENT_NS``, only the receiver window limits the sender until the
 class answers. The daemon reports such a silent class in its log and in the event feed."""
