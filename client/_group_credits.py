@@ -58,7 +58,8 @@ def _states_credits(channel: str) -> bool:
 
 class GroupWithholding:
     """One call of :meth:`penstock.ConsumerGroup.withhold`. The call requests the daemon to withhold
-    the credits of the group, and waits until members have committed every published message."""
+    the credits of the group. Then it waits until the members have committed every published
+    message."""
 
     def __init__(self, group: ConsumerGroup, handler: BatchHandler | None) -> None:
         self._group = group

@@ -23,8 +23,8 @@ class Parking:
     """Lets the threads of one client sleep until an event."""
 
     def __init__(self, handle: core.ClientHandle, check: Callable[[], None]) -> None:
-        """``check`` raises an exception if no event can come: the client is closed, this process is
-        a forked child, or the daemon has ended."""
+        """``check`` raises an exception if no event can occur any more: the client is closed, this
+        process is a forked child, or the daemon has ended."""
         self._handle = handle
         self._check = check
 

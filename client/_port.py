@@ -41,8 +41,8 @@ Request: TypeAlias = (
 @attrs.frozen(kw_only=True)
 class Lease:
     """The daemon's answer to a client that connects: ids, and file descriptors. The core's client
-    object takes over the file descriptors of the lease, and closes them when it is closed
-    itself."""
+    object owns the file descriptors of the lease. When the client object is closed, it closes these
+    descriptors."""
 
     directory: Path
     client_id: int

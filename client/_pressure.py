@@ -146,8 +146,8 @@ class Pressure:
 
     @property
     def deferrals(self) -> int:
-        """Number of times that the daemon's governor (``docs/scheduling.md``) delayed data that
-        could have been sent."""
+        """Number of times that the daemon's governor (``docs/scheduling.md``) delayed data,
+        although the sender could have sent this data."""
         return self._view.scheduled().deferrals
 
     @property

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert one value to one message, and many messages to a table, by the schema of a typed stream
-(``docs/typed-streams.md``). The module imports NumPy, Arrow and cattrs only when a schema needs
-them."""
+"""Convert a value to a message, and several messages to a table. The schema of the typed stream
+determines the conversion (``docs/typed-streams.md``). The module imports NumPy, Arrow and cattrs
+only when a schema needs them."""
 
 from __future__ import annotations
 

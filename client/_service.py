@@ -140,8 +140,8 @@ class Answering:
     # ---- requests --------------------------------------------------------------------------------
 
     def is_request(self, message: Message) -> bool:
-        """Return True if a message's reserved value identifies it as a request. Also count the
-        message, as a request or as another message."""
+        """Return True if the reserved value of a message identifies the message as a request. The
+        call also counts the message, either as a request or as another message."""
         session, counter, failed = correlated(message.reserved_value)
         good = session == message.session_id and counter > 0 and not failed
         with self._lock:

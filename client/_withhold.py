@@ -75,7 +75,7 @@ class Outstanding:
 
 class Withholding:
     """One call of :meth:`penstock.Subscription.withhold`. The call requests the daemon to withhold
-    the credits, and polls until the application has returned the credit of every published
+    the credits. Then it polls until the application has returned the credit of every published
     message."""
 
     def __init__(self, subscription: Subscription, handler: Handler | None) -> None:

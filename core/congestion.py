@@ -10,8 +10,8 @@ import attrs
 @attrs.frozen(kw_only=True)
 class CongestionView:
     """The input of a congestion control in Python. Each total is a sum since the beginning of the
-    image. The values are read one after the other, so they can belong to different duty cycles of
-    the receiver.
+    image. The daemon reads the values one after the other, so the values can belong to different
+    duty cycles of the receiver.
     """
 
     session_id: int

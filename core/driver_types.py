@@ -103,8 +103,7 @@ class ImageEnd(enum.IntEnum):
 
 
 class JoinVerdict(enum.IntEnum):
-    """Reason why the sender refused to wait, or stopped waiting, for a receiver that requested a
-    SETUP (``ps_join.h``)."""
+    """Reason why the sender does not wait for a receiver that requested a SETUP (``ps_join.h``)."""
 
     EXPIRED = 1
     TOO_SOON = 2

@@ -318,8 +318,8 @@ class Fetch:
 
 @attrs.frozen(kw_only=True)
 class CutLog:
-    """Request to choose the end of a batch that begins at ``start`` (between two messages), and the
-    positions that split the batch into ``pieces`` parts. The batch has at most ``max_bytes`` bytes
+    """Request to choose the end of a batch that begins at ``start``, and to split the batch into
+    ``pieces`` parts. ``start`` lies between two messages. The batch has at most ``max_bytes`` bytes
     and ``max_messages`` messages (0: no limit). Reply: LogCuts, RangeGone."""
 
     log_id: int = attrs.field(validator=_ID)
@@ -497,8 +497,8 @@ class LogCuts:
 
 @attrs.frozen(kw_only=True)
 class LogTimes:
-    """Reply to ReadTimes: at ``times_ns[i]`` (epoch), the log had reached ``positions[i]``. Times
-    and positions are ascending; the last position is at or after the end of the requested range."""
+    """Reply to ReadTimes: at ``times_ns[i]`` (since 1970), the log had reached ``positions[i]``.
+    Both lists ascend; the last position is at or after the end of the requested range."""
 
     positions: list[int]
     times_ns: list[int]
