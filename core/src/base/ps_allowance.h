@@ -30,12 +30,13 @@ typedef struct ps_allowance {
 
 /* `rate` is in units per second (<= 0: unlimited), `burst` in units. */
 void ps_allowance_init(ps_allowance_t *allowance, int64_t rate, int64_t burst);
-/* Returns the number of units that may still be taken at now_ns if the count is `taken`: INT64_MAX
- * if unlimited, <= 0: none. At the first call, a full burst is available. `taken` may decrease. If
- * now_ns is lower than in the call before, the limit does not rise. */
+/* The caller passes the present count as `taken`. Returns the number of units by which the count
+ * may still grow at now_ns: INT64_MAX if unlimited, <= 0: none. At the first call, a full burst is
+ * available. `taken` may decrease. If now_ns is lower than in the call before, the limit does not
+ * rise. */
 int64_t ps_allowance_room(ps_allowance_t *allowance, int64_t taken, int64_t now_ns);
-/* Returns the time at which the caller may take `units` (at most the burst), computed from the
- * state at the last call of ps_allowance_room. */
+/* Returns the time at which the caller may take `units` (at most the burst). The time is computed
+ * from the state that the last call of ps_allowance_room stored. */
 int64_t ps_allowance_ready_ns(const ps_allowance_t *allowance, int64_t taken, int64_t units);
 
 #endif

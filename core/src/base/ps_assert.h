@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_assert.h: assertions in the agents' code, which are active in release builds too.
+ * ps_assert.h: assertions for the agents' code; release builds check them, too.
  *
  * PS_ASSERT checks an invariant of this thread's own data: a state, a range or an owner. The agents
  * use no assertion for values from the wire, from memory that another process writes, or from an

@@ -6,9 +6,9 @@
 
 /* Fetches a cache line for writing. The other processors release the line now, so that a later
  * store of the caller need not wait for these processors. On x86-64, __builtin_prefetch fetches the
- * line only for reading, unless the code is compiled for a newer processor. With a line fetched
- * only for reading, the later store would have to fetch the line a second time. Processors without
- * the instruction prefetchw ignore this instruction. */
+ * line only for reading, unless the code is compiled for a newer processor. If a line was fetched
+ * only for reading, the later store must fetch the line a second time. Processors without the
+ * instruction prefetchw ignore this instruction. */
 static inline void ps_cpu_prefetch_write(const void *at)
 {
 #if defined(__x86_64__)

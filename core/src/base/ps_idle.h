@@ -44,11 +44,10 @@ typedef struct ps_idle_state {
 /* If cpus <= PS_IDLE_FEW_CPUS, the thread never spins; it only yields. */
 void ps_idle_init(ps_idle_state_t *idle, int32_t strategy, int32_t cpus);
 /* Call this function after a duty cycle that found work. Set `light` if the duty cycle found little
- * work, and probably no more work follows at once. With PARK and at most PS_IDLE_FEW_CPUS
+ * work and more work is unlikely to follow at once. With PARK and at most PS_IDLE_FEW_CPUS
  * processors, the thread yields if it was idle before and the work was light. While the thread
  * yields, a client that waits for the result of the work can use the processor. Returns true if the
- * thread yielded. If the thread yielded, the caller must read the clock again.
- */
+ * thread yielded. If the thread yielded, the caller must read the clock again. */
 bool ps_idle_on_work(ps_idle_state_t *idle, int64_t now_ns, bool light);
 /* Call this function after a duty cycle without work. The function may pause the CPU or yield the
  * CPU to another thread. Returns the next step, PS_IDLE_... */

@@ -84,10 +84,10 @@ struct ps_img {
     ps_log_t log;
     _Atomic int64_t *position_cell;   /* sub-pos: released */
     ps_subscriber_slot_t *subscriber; /* NULL: none */
-    _Atomic int64_t *wake_position;   /* Address of wake_position in the slot of the image or
-                                       * publication: the client must wake the agent when it
-                                       * releases data up to this position or beyond (ps_shared.h).
-                                       * NULL: none. */
+    _Atomic int64_t *wake_position;   /* Address of the field wake_position in the slot of the image
+                                       * or publication. When the client releases data up to
+                                       * wake_position or beyond, the client must wake the agent
+                                       * (ps_shared.h). NULL: none. */
     int32_t publication_slot;         /* -1: network image */
     int64_t correlation_id;
     int64_t join_position;
@@ -100,9 +100,8 @@ struct ps_img {
     int32_t index;         /* in the subscription's list */
     int32_t fan_in_weight; /* Weight of this image in polls of the subscription, 1 to PS_FAN_IN_MAX;
                             * 0: the subscription polls its images in turn. */
-    int64_t fan_in_owed;   /* In a subscription with weights: this image's unused share of the
-                            * polled messages (number of messages, multiplied by the sum of all
-                            * weights). */
+    int64_t fan_in_owed;   /* In a subscription with weights: number of messages that this image may
+                            * still deliver, multiplied by the sum of all weights. */
     int32_t stopped;       /* 0, or PS_E_CORRUPT after a poll found a damaged frame. */
     /* Assembly. */
     uint8_t *buffer;
@@ -119,8 +118,9 @@ struct ps_img {
      * the reader joined. */
     int32_t credit_mode;  /* ps_credit_mode */
     int64_t passed;       /* up to the delivered position */
-    _Atomic int64_t held; /* Number of the messages in `passed` whose credits the application has in
-                           * handles and has not yet returned (PS_CREDIT_HANDLES). */
+    _Atomic int64_t held; /* Number of credits that the application has in credit handles and has
+                           * not yet returned (PS_CREDIT_HANDLES); `passed` counts the messages of
+                           * these credits, too. */
     _Atomic int64_t leaked;
     bool guarded; /* True if the reader may skip unread data, because of `isolated` or `retention`.
                    */
@@ -168,9 +168,9 @@ int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_m
  */
 int32_t ps_img_skip(ps_img_t *image, int64_t from);
 /* A reader under drop_oldest may be at most depth_bytes behind the newest data. If the reader is
- * farther behind, moves the reader forward to this distance. After a skip the reader gets at least
- * one message before the next skip. Returns 1 if the reader does not skip, otherwise the same
- * values as ps_img_skip. */
+ * farther behind, moves the reader forward until it is depth_bytes behind. After a skip the reader
+ * gets at least one message before the next skip. Returns 1 if the reader does not skip, otherwise
+ * the same values as ps_img_skip. */
 int32_t ps_img_skip_lagged(ps_img_t *image, const ps_img_before_t *before);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_isolated_rewound(ps_img_t *image, int64_t to);

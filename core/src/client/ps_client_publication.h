@@ -145,10 +145,10 @@ static inline int64_t ps_pub_gate(ps_pub_t *pub)
 }
 
 /* Notifies the sender after a commit, unless the stream is hot: the sender checks a hot stream in
- * every duty cycle without a notification. The load of `dirty` must not move before the store of
- * the commit. On a hot stream, a compiler barrier is enough in this function, because the sender's
- * process-wide barrier keeps the load after the store (docs/decisions/0020). On all other streams,
- * this function executes a fence. */
+ * every duty cycle without a notification. The CPU must not execute the load of `dirty` before the
+ * store of the commit. On a hot stream, a compiler barrier is enough in this function, because the
+ * sender's process-wide barrier keeps the load after the store (docs/decisions/0020). On all other
+ * streams, this function executes a fence. */
 static inline void ps_pub_dirty(const ps_pub_t *pub)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -253,8 +253,7 @@ static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)
  */
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);
 void ps_pub_taken(ps_pub_t *pub, uint32_t epoch);
-/* Releases `count` ordinals that this publisher took for messages, if it then did not publish these
- * messages. */
+/* Releases `count` ordinals that this publisher took for messages but did not use. */
 void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch);
 /* Sets the error text and returns PS_E_TOO_LONG. */
 int64_t ps_pub_fail_length(const ps_pub_t *pub, int64_t length, int32_t limit);

@@ -5,11 +5,11 @@
  *
  * There are two agents: the sender owns the publications, and the receiver owns the images. The
  * conductor creates an object and hands it over to its agent with a command. The agent reports
- * events to the conductor, which reads them with ps_driver_poll_event. From the call of the
- * object's _add_ or _open_ function, the agent owns the object. This ownership ends when the agent
- * emits PS_EV_RELEASED for the object. After PS_EV_RELEASED, the conductor may call the object's
- * _destroy_ function. Only the conductor thread may call these functions, unless a comment states
- * otherwise.
+ * events to the conductor, which reads them with ps_driver_poll_event. The conductor's call of an
+ * object's _add_ or _open_ function makes the agent the owner of the object. The agent's ownership
+ * ends when the agent emits PS_EV_RELEASED for the object. After PS_EV_RELEASED, the conductor may
+ * call the object's _destroy_ function. Only the conductor thread may call these functions, unless
+ * a comment states otherwise.
  *
  * The simulator runs the same objects without threads (threading PS_INVOKER, ps_driver_step, a
  * simulated ps_net). This header is also the cffi declaration (plain types and enums only).
@@ -30,8 +30,7 @@ typedef struct ps_driver ps_driver_t;
 
 /* ---- driver ---------------------------------------------------------------------------------- */
 
-/* Sets all parameters to their defaults, except net, cnc, shared, seed and the ids, which become
- * zero. */
+/* Sets net, cnc, shared, seed and the ids to zero, and all other parameters to their defaults. */
 void ps_driver_params_default(ps_driver_params_t *params);
 int ps_driver_create(const ps_driver_params_t *params, ps_driver_t **out);
 /* Starts the threads of the agents: one common thread with PS_SHARED, one thread for each agent
@@ -118,8 +117,8 @@ int ps_publication_revoke(ps_driver_t *driver, ps_publication_t *publication);
 /* Replaces the uncommitted claims of the dead client in client_slot with padding. If client_slot is
  * -1, replaces any claim that blocks the log. */
 int ps_publication_unblock(ps_driver_t *driver, ps_publication_t *publication, int32_t client_slot);
-/* Notifies the sender that storage of the log is reserved up to `position` (INT64_MAX: of all three
- * terms). */
+/* Notifies the sender that the conductor has reserved the log's storage up to `position`.
+ * INT64_MAX: the conductor has reserved the storage of all three terms. */
 int ps_publication_reserved(ps_driver_t *driver, ps_publication_t *publication, int64_t position);
 /* Requests that the sender releases the unused terms. The memory stays reserved until the sender
  * has answered with the event PS_EV_TERMS_RELEASED. After the release, an earlier request for

@@ -33,10 +33,10 @@ int64_t ps_group_log_producer(const ps_group_log_t *reader);
  * position between two frames. The function checks at most max_bytes, and stops at the first
  * position at which no valid frame begins. */
 int64_t ps_group_log_end(const ps_group_log_t *reader, int64_t from, int64_t max_bytes);
-/* Finds a first part of the range [from, to), and returns the end position of this part. This
- * position lies between two frames, in the term of `from`, at most max_bytes beyond `from`. The
- * part contains at least one frame, even if that frame is longer than max_bytes. PS_E_CORRUPT: no
- * complete and valid frame begins at `from` and ends at or before `to`. */
+/* Splits a part off the start of the range [from, to), and returns the end position of this part.
+ * This position lies between two frames, in the term of `from`, at most max_bytes beyond `from`.
+ * The part contains at least one frame, even if that frame is longer than max_bytes. PS_E_CORRUPT:
+ * no complete and valid frame begins at `from` and ends at or before `to`. */
 int64_t ps_group_log_cut(const ps_group_log_t *reader, int64_t from, int64_t to, int64_t max_bytes);
 /* Returns a pointer to the bytes at `position`. The caller may read the bytes up to the end of the
  * term. */

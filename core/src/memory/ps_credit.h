@@ -46,7 +46,7 @@ typedef struct ps_counted {
 } ps_counted_t;
 
 /* Initialises the credits of a reader that joins at `position`. If a new daemon has adopted the
- * reader, the reader's slot already contains its base: the ordinal at which the reader joined. */
+ * reader, the reader's slot already contains `base`, the ordinal at which the reader joined. */
 void ps_credit_join(ps_credit_reader_t *reader, ps_subscriber_slot_t *slot, int64_t position,
                     bool adopted);
 /* Sets the credits that the reader grants. Returns true if the reader's limit may decrease; the
@@ -59,8 +59,8 @@ bool ps_credit_set(ps_credit_reader_t *reader, int64_t credits, int64_t burst, b
 bool ps_credit_step(ps_credit_reader_t *reader, const ps_log_t *log, const ps_counted_t *counted,
                     int64_t exist_ordinal);
 /* Reads the position that the reader's client released last, and the number of messages below this
- * position. If the client changes one of these two values during the call, so that the values may
- * not match, returns false. Call this function only for a client that counts released messages
+ * position. Returns false if the client changes one of these two values during the call, because
+ * the values may then not match. Call this function only for a client that counts released messages
  * (credit_in_order). */
 bool ps_credit_read_counted(const ps_credit_reader_t *reader, const _Atomic int64_t *position,
                             ps_counted_t *out);
@@ -81,10 +81,10 @@ bool ps_credit_is_due(const ps_credit_reader_t *reader);
 int64_t ps_credit_count(const ps_log_t *log, int64_t *position, int64_t to, int32_t frames,
                         int64_t *dropped);
 
-/* Returns the credits of the messages in [from, to) for a consumer group, which has no client
- * process. If the log ends before `to`, the function returns the credits of the messages up to this
- * end. `from` is the group's position. Returns the new position of the group, which the caller
- * stores. Only the conductor may call this function. */
+/* Adds the messages in [from, to) to the returned credits of a consumer group, which has no client
+ * process. If the log ends before `to`, the function adds only the messages up to this end. `from`
+ * is the group's position. Returns the new position of the group, which the caller stores. Only the
+ * conductor may call this function. */
 int64_t ps_credit_release(ps_subscriber_slot_t *slot, const ps_log_t *log, int64_t from,
                           int64_t to);
 

@@ -57,10 +57,11 @@ typedef struct ps_gather_rows {
     int64_t position;     /* the next call continues here */
     int64_t needed;       /* After PS_GATHER_TOO_LONG: size of the message that did not fit, as far
                            * as the walk has read this message. */
-    int64_t gaps;         /* Number of padding frames that the walk has read and that replace
-                           * dropped messages. */
-    int64_t gap_messages; /* Number of dropped messages that the padding frames counted in `gaps`
-                           * replace; a frame that states no number counts as 0. */
+    int64_t gaps;         /* Number of padding frames in the walked range that replace dropped
+                           * messages. */
+    int64_t gap_messages; /* Number of dropped messages: the sum of the numbers that the padding
+                           * frames that `gaps` counts state. A padding frame without a number
+                           * counts as 0 messages. */
     int64_t orphans;      /* Number of frames that the walk skipped because their messages are
                            * incomplete. */
 } ps_gather_rows_t;
@@ -73,11 +74,11 @@ int ps_gather_copy(const ps_gather_frames_t *frames, ps_gather_rows_t *rows);
 /* Limits and result of ps_gather_scan, a walk that copies no payload. If the caller sets `messages`
  * to 0, the walk includes the first message even if the message is larger than the limits allow. */
 typedef struct ps_gather_scan {
-    int64_t byte_limit;    /* largest number of log bytes over which one call may move */
+    int64_t byte_limit;    /* largest number of log bytes that one call may visit */
     int64_t message_limit; /* limit of `messages`; 0: none */
     int64_t messages;      /* Set by the caller: number of complete messages before `start`. The
-                            * walk adds the number of complete messages between `start` and
-                            * `position`. */
+                            * walk increases this field by the number of complete messages between
+                            * `start` and `position`. */
     int64_t position;      /* Result: the highest position between two messages that the walk can
                             * reach within the limits. */
     int32_t stop;          /* a ps_gather_stop */

@@ -25,7 +25,7 @@
 #include "ps_shared.h"
 
 /* A reader is late if it has not read data that the agent saw PS_ISOLATION_LATE_NS ago. The agent
- * stores the end of the data only once in PS_ISOLATION_LATE_NS. The agent may therefore detect a
+ * stores the end of the data only once every PS_ISOLATION_LATE_NS. The agent may therefore detect a
  * late reader up to PS_ISOLATION_LATE_NS too late. A burst of data, for example after a retransmit
  * has closed a gap, does not make a reader late at once. */
 enum { PS_ISOLATION_LATE_NS = 5 * 1000 * 1000, PS_ISOLATION_REPORT_NS = 1000 * 1000 * 1000 };
@@ -38,7 +38,7 @@ typedef struct ps_isolation {
                       * PS_ISOLATION_LATE_NS have passed. */
     bool lagged;
     /* Reports to the conductor (ps_isolation_due). */
-    bool noted;          /* since_ns and skipped belong to the present lag */
+    bool noted;          /* since_ns and `skipped` describe the reader's present lag */
     bool reported;       /* the agent has reported that the reader is lagged */
     int64_t since_ns;    /* when the reader became lagged */
     int64_t reported_ns; /* when the agent last reported that the reader is lagged */
@@ -51,7 +51,8 @@ typedef struct ps_isolation {
 void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, int64_t depth_bytes,
                        int64_t window_bytes);
 /* Compares the position of a reader with the position of the leading reader, and decides whether
- * the reader is lagged. Returns true if the call has changed whether the reader is lagged. */
+ * the reader is lagged. Returns true if the reader becomes lagged, or ceases to be lagged, in this
+ * call. */
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader);
 /* Stores the position `mark` in the reader's slot: after this call, the writer may overwrite memory
  * below `mark`. `newest` is the end of the available data, at or above `mark`. A reader can
@@ -59,7 +60,7 @@ bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t lead
  * saw PS_ISOLATION_LATE_NS ago. A reader below this position is late. */
 void ps_isolation_mark(ps_isolation_t *isolation, int64_t mark, int64_t newest, int64_t now_ns);
 /* Returns true if the agent must report that the reader has become lagged, or has ceased to be
- * lagged. The agent reports at most one lag of a reader in PS_ISOLATION_REPORT_NS. */
+ * lagged. For each reader, the agent reports at most one lag every PS_ISOLATION_REPORT_NS. */
 bool ps_isolation_due(ps_isolation_t *isolation, int64_t now_ns);
 /* Call this function when the report has been emitted. */
 void ps_isolation_reported(ps_isolation_t *isolation, int64_t now_ns);

@@ -8,8 +8,8 @@
  *
  * position = (term_count << log2 T) + term_offset, partition = term_count mod 3, term_count =
  * term_id - initial_term_id (wrapping). Frames start at multiples of 32. The field frame_length is
- * 0 where no frame is, negative in a claimed frame, and positive in a complete frame. Load
- * frame_length with acquire order before the other fields.
+ * negative in a claimed frame and positive in a complete frame. A frame_length of 0 means that no
+ * frame begins at this position. Load frame_length with acquire order before the other fields.
  *
  * Claim protocol of penstock publishers (docs/spec/log-buffer.md section 4). The first 8 bytes of a
  * frame are one word. A shared publisher claims a frame of n bytes by a 64-bit compare-and-swap of

@@ -36,8 +36,8 @@ enum ps_policy {
  * reached the configured depth, and the sender has reported this fact. PAUSED: after the state HIGH
  * began, the log has become full, or the policy has refused publishers. The state PAUSED ends when
  * the log has drained to the low watermark. LOW: the log has drained to the low watermark, and no
- * publisher has continued yet. A stream without a policy has the same states, but refuses offers
- * only while the log is full. */
+ * publisher has published a message since then. A stream without a policy has the same states, but
+ * refuses offers only while the log is full. */
 enum ps_watermark {
     PS_WATERMARK_NORMAL = 0,
     PS_WATERMARK_HIGH = 1,

@@ -133,8 +133,8 @@ typedef struct ps_client_slot {
 
 /* Flags for the limits that publishers of a stream must obey. The value 0 means that only the
  * publisher limit applies. PS_METERED_LEASES: an exclusive publisher may take several credits in
- * advance (ps_spend.h). PS_METERED_DEPTH: the stream has a depth in messages, so a refusal has the
- * code BACK_PRESSURED. */
+ * advance (ps_spend.h). PS_METERED_DEPTH: the stream also limits the number of unsent messages; a
+ * refused offer then returns BACK_PRESSURED. */
 enum ps_metered {
     PS_METERED_RATE = 1,
     PS_METERED_CREDITS = 2,
@@ -216,8 +216,8 @@ typedef struct ps_publication_slot {
     /* On IPC with credits: position up to which the sender has counted the messages. */
     alignas(PS_LINE) _Atomic int64_t counted_position;
     _Atomic int64_t counted_ordinal;
-    /* When a client releases data up to wake_position or beyond for its spy or IPC reader, the
-     * client wakes the sender. INT64_MAX: never. */
+    /* A client wakes the sender when the client's spy or IPC reader releases data up to
+     * wake_position or beyond. INT64_MAX: never. */
     alignas(PS_LINE) _Atomic int64_t wake_position;
     /* The account of the time for which the publication was blocked (ps_account.c). To copy the
      * account, read account_sequence before and after the copy. The copy of the account is
@@ -313,8 +313,8 @@ typedef struct ps_subscriber_slot {
     int32_t position_counter_id;
     alignas(PS_LINE) _Atomic int64_t delivered; /* client */
     _Atomic int64_t released;
-    _Atomic int64_t skipped_messages; /* number of messages that an isolated reader skipped, without
-                                       * the gaps in which this number is unknown */
+    _Atomic int64_t skipped_messages; /* number of messages that an isolated reader skipped; gaps
+                                       * with an unknown number of messages do not count */
     _Atomic int64_t skipped_bytes;    /* number of bytes in all gaps that an isolated reader
                                        * skipped */
     _Atomic int64_t credit_passed;    /* number of messages that the reader has polled since it
@@ -346,8 +346,8 @@ typedef struct ps_subscriber_slot {
                                                */
     _Atomic int64_t overwritten;              /* for an isolated reader: the log may be overwritten
                                                * below this position; 0 for other readers */
-    _Atomic int64_t late; /* for an isolated reader: a reader that has not read up to this position
-                           * is late (ps_isolation.h); the position is at most skip_to */
+    _Atomic int64_t late; /* for an isolated reader: the reader is late while it has not read up to
+                           * this position (ps_isolation.h); the position is at most skip_to */
     /* Cache line of this reader's agent (ps_credit.h): the receiver if the reader reads an image,
      * otherwise the sender */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */
@@ -357,8 +357,8 @@ typedef struct ps_subscriber_slot {
     _Atomic int64_t credit_granted; /* Number of messages since the reader's join for which the
                                      * reader has granted credits. */
     _Atomic int64_t credit_final;   /* While the reader's credits are frozen: largest number of
-                                     * messages that can arrive from the reader's join until the
-                                     * reader resumes; -1: unknown. */
+                                     * messages that can have arrived since the reader's join when
+                                     * the reader resumes; -1: unknown. */
     _Atomic int64_t credit_wake;    /* When credit_returned reaches this number, the client wakes
                                      * the agent. */
     _Atomic uint32_t credit_epoch;  /* 0: none yet */

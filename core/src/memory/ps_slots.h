@@ -94,8 +94,9 @@ enum ps_credit_state {
     PS_CREDIT_UNSUPPORTED = 5 /* The sender does not support credits, or the number of messages in
                                * the stream is unknown. */
 };
-/* Reads two message numbers: up to the first, receivers have granted credits; up to the second,
- * publishers have taken credits. Returns 1, or 0 if no receiver grants credits. */
+/* Reads two message numbers (ordinals). Receivers have granted credits for the messages up to the
+ * first number. Publishers have taken credits for the messages up to the second number. Returns 1,
+ * or 0 if no receiver grants credits. */
 int ps_slot_read_spent(const ps_shared_t *shared, int32_t publication_slot, int64_t *granted,
                        int64_t *spent);
 int ps_slot_read_credit(const ps_shared_t *shared, int32_t subscriber_slot, ps_credit_view_t *out);

@@ -61,10 +61,10 @@ typedef struct ps_band_list {
 typedef struct ps_bands {
     ps_band_list_t lists[PS_BAND_LISTS];
     int64_t quantum;       /* Number of bytes that a band of weight PS_BANDS_WEIGHT_UNIT may send in
-                            * a round. A turn of one stream sends at most a quantum and one
+                            * a round. In its turn, a stream sends at most one quantum plus one
                             * datagram. */
-    int64_t round_ns;      /* Duration of a round of all bands, if each band sends as many bytes as
-                            * permitted, at the measured rate. */
+    int64_t round_ns;      /* Duration of one round if each band sends all bytes that it may send,
+                            * at the measured rate. */
     int64_t repair_credit; /* Number of bytes that the sender may retransmit now although streams
                             * with new data wait. */
     int32_t waiting;       /* number of waiting entries in all lists, the repair list included */
@@ -72,10 +72,10 @@ typedef struct ps_bands {
     uint32_t lowered;      /* Not 0: the governor delays streams, so retransmits may use only half
                             * of their usual bytes. */
     uint64_t rounds;       /* completed */
-    bool alone;            /* True if no other entry waited beside the last picked entry. The bytes
-                            * of the picked entry are then not charged to its band. */
-    ps_band_entry_t *only; /* If only one entry waits: this entry. It is then in none of the lists.
-                            * Otherwise NULL. */
+    bool alone;            /* True if the last picked entry was the only waiting entry. The bytes of
+                            * this entry are then not charged to its band. */
+    ps_band_entry_t *only; /* If only one entry waits: this entry, which is then in none of the
+                            * lists. Otherwise NULL. */
     int32_t age_list;      /* ps_bands_age visits one list after the other; this is the list that it
                             * visits now. 0: none. */
     int32_t age_index;
@@ -93,20 +93,20 @@ ps_band_entry_t *ps_bands_choose(ps_bands_t *bands);
 void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes);
 void ps_bands_sweep(ps_bands_t *bands, int64_t now_ns);
 /* Counts the entries of all bands that have waited since a time before before_ns. The count stops
- * at `most`. Cost: visits at most `most` entries, and one more of each list. */
+ * at `most`. Cost: visits at most `most` entries, plus one entry of each list. */
 int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most);
 /* Sets the quantum for a measured rate: the number of bytes sent in 50 us at this rate. The quantum
  * is at least the largest datagram, and lies between PS_BANDS_QUANTUM_MIN and PS_BANDS_QUANTUM_MAX.
  * The rate 0 means that the rate is unknown. */
 void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram);
-/* An entry waits in the band `list` behind `ahead` other entries. Returns the largest number of
- * bytes that all other entries can send before this entry's turn. A turn sends at most quantum +
- * largest_datagram - 1 bytes. docs/scheduling.md has the proof. */
+/* Returns an upper bound for an entry that waits in the band `list` behind `ahead` other entries:
+ * the number of bytes that all other entries can send before this entry's turn. A turn sends at
+ * most quantum + largest_datagram - 1 bytes. docs/scheduling.md has the proof. */
 int64_t ps_bands_bound(const ps_bands_t *bands, int32_t list, int64_t ahead,
                        int64_t largest_datagram);
 
-/* ps_bands_add, ps_bands_pick and ps_bands_charge are inline, because the sender calls them once in
- * each turn of a single busy stream. */
+/* ps_bands_add, ps_bands_pick and ps_bands_charge are inline. If only one stream is busy, the
+ * sender calls each of them once for each turn of this stream. */
 
 /* Appends an entry, which must not be in a list. since_ns is the time at which the stream began to
  * wait. */
