@@ -109,6 +109,6 @@ def choose_interface(
 
 
 def any_interface(family: int) -> Interface:
-    """Return the wildcard address, as the interface of a multicast channel without
-    ``interface=``."""
+    """Return the wildcard address, which a multicast channel without ``interface=`` uses as its
+    interface."""
     return Interface(host="::" if family == 6 else "0.0.0.0", prefix_length=0, ipv6=family == 6)

@@ -79,9 +79,9 @@ static inline int64_t ps_congestion_least(const ps_congestion_t *congestion)
     const int64_t two = 2 * (int64_t)congestion->mtu;
     return two < congestion->window_max ? two : congestion->window_max;
 }
-/* Returns the receiver window, counted from the consumed position, with which the sender may have
- * in_flight bytes in flight. Sets `binds`. Sets *force if the new window permits at least in_flight
- * / 8 bytes more than the last status message did. */
+/* Returns the receiver window that lets the sender have in_flight bytes in flight; the window
+ * begins at the consumed position. Sets `binds`. Sets *force if the new window permits at least
+ * in_flight / 8 bytes more than the last status message did. */
 int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                             int64_t in_flight, bool *force);
 /* Sets the window that a PS_CC_CUSTOM class returned, in bytes, clipped to the range from the least

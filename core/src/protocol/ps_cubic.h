@@ -40,8 +40,8 @@ typedef struct ps_cubic {
     int64_t k_ticks;   /* K of RFC 9438: time from t = 0 until the cubic curve reaches W_max, in
                         * units of 100 us */
     int64_t epoch_ns;  /* Time at which the cubic curve has t = 0. In some rounds the window does
-                        * not limit the sender. The length of such a round is added to epoch_ns, so
-                        * that the round does not raise the window. */
+                        * not limit the sender. The functions add the length of such a round to
+                        * epoch_ns, so that the round does not raise the window. */
     int64_t grown_ns;  /* Time at which the window was last computed from the cubic curve. */
     int64_t credit;    /* Number of bytes that arrived since epoch_ns and have not yet increased the
                         * window. */

@@ -59,8 +59,9 @@ typedef struct ps_destinations {
     int32_t oldest, newest; /* by heard_ns, -1 none */
     int32_t provisional_count;
     uint64_t salt;
-    uint64_t refused;                                 /* Number of status messages whose sender got
-                                                       * no entry, because the list was full. */
+    uint64_t refused;                                 /* Number of status messages whose source
+                                                       * address got no entry, because the list was
+                                                       * full. */
     ps_destination_t *items;                          /* [limit], dense */
     ps_map_t by_address;                              /* -> index + 1 */
     ps_map_t by_receiver;                             /* (receiver id, port) -> index + 1 */

@@ -101,8 +101,9 @@ struct ps_fc {
                    * max uses it. */
     /* The strategies unicast, max, nak and custom use the following fields while all receivers
      * advertise less than the present sender limit (docs/decisions/0073). */
-    int64_t watch_edge; /* Highest limit that receivers have advertised in this time. The receiver
-                         * that advertised it has the id watch_receiver. */
+    int64_t watch_edge; /* Highest limit that receivers have advertised since all of them advertise
+                         * less than the sender limit. The receiver that advertised it has the id
+                         * watch_receiver. */
     int64_t watch_receiver;
     int64_t watch_until_ns; /* If all receivers still advertise less than the sender limit at this
                              * time, the sender limit falls to watch_edge. INT64_MAX: never. */

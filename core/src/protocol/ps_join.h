@@ -26,9 +26,9 @@ enum {
     PS_JOIN_SPAN = 4,         /* The sender adds up the durations of all join holds over this number
                                * of receiver time-outs (T): within 4 T, all join holds together may
                                * last at most T. */
-    PS_JOIN_TIMEOUT_PARTS = 8 /* A receiver time-out is divided into this number of equal parts. The
-                               * array spent_ns contains the duration of the join holds in each
-                               * part. */
+    PS_JOIN_TIMEOUT_PARTS = 8 /* A receiver time-out is divided into this number of equal parts. For
+                               * each part, the array spent_ns contains the total duration of the
+                               * join holds that lie in this part. */
 };
 
 /* The sender's decision when a receiver requests a SETUP: a join hold, or the reason why no join

@@ -105,8 +105,8 @@ static inline bool ps_pressure_control_limits(const ps_pressure_control_t *rate)
 {
     return rate->limit < PS_PRESSURE_UNLIMITED;
 }
-/* Returns an upper bound, for any `wall`: in this number of windows without a signal, the rate
- * limit rises from `from` to above `to`. */
+/* Returns a number of windows. If this number of windows pass without a signal, the rate limit
+ * rises from `from` to above `to`, whatever the value of `wall` is. */
 int32_t ps_pressure_recovery_windows(int64_t from, int64_t to);
 
 #endif

@@ -28,8 +28,8 @@
  * a queue stays above 50 % of its capacity, the receiver repeats the signal in each window. An
  * episode begins when the queue reaches 50 % of its capacity, and ends when the queue is below 50 %
  * again. In a group, the receiver delays the first signal of an episode by a random time. The
- * random delay is at most half a window. It is also at most a quarter of the time in which the
- * queue filled. */
+ * random delay is at most half a window. The random delay is also at most a quarter of the time
+ * that the queue took to fill. */
 #ifndef PS_PRESSURE_SIGNAL_H
 #define PS_PRESSURE_SIGNAL_H
 

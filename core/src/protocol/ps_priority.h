@@ -21,9 +21,10 @@ enum {
     PS_PRIORITY_NONE = INT32_MAX - 1, /* Special value: the channel states no priority, and the
                                       * priority does not depend on the time of the last read. The
                                       * priority is 0. */
-    PS_PRIORITY_BACKGROUND = INT32_MAX - 2 /* Special value: the stream is relayed data, and is in
-                                            * the background band. It does not age, and has the
-                                            * priority 0 for the governor. */
+    PS_PRIORITY_BACKGROUND = INT32_MAX - 2 /* Special value: the stream carries relayed data, and is
+                                            * in the background band. The stream's priority does not
+                                            * rise while the stream waits. The governor treats the
+                                            * stream as one of priority 0. */
 };
 
 /* Returns the priority of a stream from the time t since a reader last read the stream: 500 * 2^(-t

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_reordering.h: learns how late a path delivers reordered datagrams: datagrams that arrive after
- * datagrams that were sent later. The receiver sends a NAK for a gap, and counts the gap as a loss,
- * only when the gap is older than the learned delay.
+ * ps_reordering.h: measures how late a path delivers reordered datagrams. A reordered datagram
+ * arrives after a datagram that was sent later. The receiver sends a NAK for a gap, and counts the
+ * gap as a loss, only when the gap is older than the learned delay.
  *
  * If a gap fills before the receiver has sent a NAK for the gap, a datagram was late. If a gap
  * fills after one NAK, the frame that filled the gap may be the retransmit or the late original. If

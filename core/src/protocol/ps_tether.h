@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_tether.h: the states of an untethered subscriber (tether=false), for which the stream stops
- * waiting if it is too slow (docs/spec/wire-format.md section 6).
+ * ps_tether.h: the states of an untethered subscriber (tether=false; docs/spec/wire-format.md
+ * section 6). If an untethered subscriber is too slow, the stream stops waiting for this
+ * subscriber.
  *
  *   ACTIVE --behind for window_limit--> LINGER --linger--> RESTING --resting--> ACTIVE (rejoined)
  *                                          \--linger, rejoin off--> CLOSED

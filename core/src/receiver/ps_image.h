@@ -52,7 +52,7 @@ enum {
 #define PS_JOIN_HOLD_NONE INT64_MAX
 #define PS_JOIN_HOLD_NS   INT64_C(5000000000)
 
-/* Life of an image (docs/spec/wire-format.md section 6).
+/* States of an image (docs/spec/wire-format.md section 6).
  *
  *   ACTIVE --reason found--> ENDED --ps_image_drain--> DRAINING --read out, 5 SMs--> DRAINED
  *
@@ -160,8 +160,8 @@ typedef struct ps_image_credits {
                         * epoch that the sender has not acknowledged. */
     int64_t restate_ns;
     int64_t restate_ordinal;
-    int32_t restates; /* Number of times that the receiver still repeats the status message that
-                       * ends a lack of credits, because the message may be lost. */
+    int32_t restates; /* Number of repetitions still to send of a status message that granted
+                       * credits again; the message may be lost. */
 } ps_image_credits_t;
 
 /* The receiver and the conductor write to an image. Each group of fields begins a new cache line,
@@ -169,9 +169,9 @@ typedef struct ps_image_credits {
  * that creates an image aligns the struct to a cache line. */
 struct ps_image {
     /* line: constant after the hand-over */
-    ps_image_params_t params; /* Parameters from the image's creation, except that the pointer
-                               * log_path is not valid after the creation. The field
-                               * peer_capabilities has the capabilities in the first SETUP. */
+    ps_image_params_t params; /* Parameters with which the image was created. After the creation,
+                               * the pointer log_path is not valid. The field peer_capabilities has
+                               * the capabilities in the first SETUP. */
     const ps_context_t *context;
     ps_receiver_t *receiver;
     ps_log_t log;
@@ -343,10 +343,10 @@ static inline int64_t ps_image_contiguous(const ps_image_t *image)
 int ps_image_on_data(ps_image_t *image, const ps_recv_destination_t *destination,
                      const ps_data_t *first, const uint8_t *data, uint32_t length,
                      const ps_addr_t *from, int64_t rx_ns);
-/* Processes datagrams of one sender that the kernel joined into one buffer. Accepts datagrams,
- * beginning with the first, as long as they continue the stream without a gap. Returns the total
- * length of the accepted datagrams in bytes. If the first datagram does not continue the stream,
- * returns 0; the caller must then pass the datagram to ps_image_on_data. */
+/* Processes one buffer of datagrams of the same sender. The kernel has joined these datagrams.
+ * Accepts datagrams, beginning with the first, as long as they continue the stream without a gap.
+ * Returns the total length of the accepted datagrams in bytes. If the first datagram does not
+ * continue the stream, returns 0; the caller must then pass the datagram to ps_image_on_data. */
 uint32_t ps_image_on_run(ps_image_t *image, const ps_recv_destination_t *destination,
                          const uint8_t *data, uint32_t length, uint32_t segment,
                          const ps_addr_t *from, int64_t rx_ns);
@@ -418,7 +418,7 @@ void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, i
  * of the stream. */
 void ps_image_check_end(ps_image_t *image);
 void ps_image_end(ps_image_t *image, int32_t reason);
-/* Returns the number of messages that an ended image received in its whole stream; -1: unknown. */
+/* Returns the number of messages in the whole stream of an ended image; -1: unknown. */
 static inline int64_t ps_image_end_ordinal(const ps_image_t *image)
 {
     return image->ordinal_position == image->position ? image->ordinal : -1;
@@ -453,8 +453,8 @@ void ps_image_on_beyond(ps_image_t *image, int64_t position, int64_t end);
 /* Records a heartbeat of a sender under NAK-strength control: the sender has sent all data up to
  * position. */
 void ps_image_on_stated(ps_image_t *image, int64_t position);
-/* Requests data that the receiver dropped earlier because the log had no room: the part for which
- * the log has room now. */
+/* If the receiver dropped data because the log had no room, requests the part of this data for
+ * which the log now has room. */
 void ps_image_catch_up(ps_image_t *image);
 /* Stores the measured rate of the readers in the endpoint. The session's next image begins with
  * this rate. */

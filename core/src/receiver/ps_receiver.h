@@ -87,9 +87,10 @@ void ps_receiver_faults(const ps_receiver_t *receiver, uint64_t out[PS_WIRE_FAUL
 /* ---- receiver thread ------------------------------------------------------------------------- */
 
 void ps_receiver_fault(ps_receiver_t *receiver, int32_t fault);
-/* Returns memory for one control frame to address `to`. The caller writes at most PS_CONTROL_MAX
- * bytes, then calls ps_receiver_outbox_commit. If the outbox is full, or has frames to an address
- * other than `to`, the function first sends the frames in the outbox. */
+/* Returns the memory into which the caller writes one control frame for the address `to`. The
+ * caller writes at most PS_CONTROL_MAX bytes, then calls ps_receiver_outbox_commit. If the outbox
+ * is full, or has frames to an address other than `to`, the function first sends the frames in the
+ * outbox. */
 uint8_t *ps_receiver_outbox(ps_receiver_t *receiver, const ps_recv_destination_t *destination,
                             const ps_addr_t *to);
 void ps_receiver_outbox_commit(ps_receiver_t *receiver, uint32_t length);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_recv_endpoint.h: a receive endpoint (docs/spec/wire-format.md section 6). It has destinations
- * (sockets), the list of subscribed streams (interest) and a state for each session. */
+ * ps_recv_endpoint.h: a receive endpoint (docs/spec/wire-format.md section 6). A receive endpoint
+ * has destinations (sockets), the list of subscribed streams (interest) and a state for each
+ * session. */
 #ifndef PS_RECV_ENDPOINT_H
 #define PS_RECV_ENDPOINT_H
 
@@ -31,8 +32,8 @@ typedef struct ps_recv_destination {
     ps_addr_t control; /* Control address of the sender, if the channel names one; family 0:
                         * none. */
     ps_addr_t group_control;
-    int64_t elicit_due_ns; /* Time at which to send the next status message with the S flag to
-                            * `control`. */
+    int64_t elicit_due_ns; /* Time at which the receiver sends the next status message with the S
+                            * flag to `control`. */
     int64_t heard_ns;      /* last datagram */
     int64_t silent_due_ns; /* when PS_EV_SILENT is due */
     int64_t error_due_ns;  /* Earliest time at which the receiver may emit the next
@@ -185,8 +186,9 @@ bool ps_recv_endpoint_has_interest(const ps_recv_endpoint_t *endpoint);
  * `destination` from address `from`. */
 const ps_addr_t *ps_recv_destination_reply_to(const ps_recv_destination_t *destination,
                                               const ps_addr_t *from);
-/* Runs the timers of the endpoint: for requests of SETUPs, pending sessions and silent sources. If
- * the endpoint's next timer is due before *due_ns, sets *due_ns to the time of this timer. */
+/* Runs the timers of the endpoint. These timers request SETUPs, end pending sessions, and detect
+ * silent sources. If the endpoint's next timer is due before *due_ns, sets *due_ns to the time of
+ * this timer. */
 void ps_recv_endpoint_tick(ps_receiver_t *receiver, ps_recv_endpoint_t *endpoint, int64_t now_ns,
                            int64_t *due_ns);
 /* Requests a SETUP from the sender, by a status message with the S flag. */

@@ -136,7 +136,7 @@ typedef struct ps_publication_credits {
     int64_t spent;         /* Message count that the sender last read from the word `spend`. */
     int64_t leased;        /* credits that the exclusive publisher took and did not use yet */
     int64_t spent_on;      /* Message count in the word `spend` when credits were turned on. */
-    int64_t epoch_ordinal; /* Number of credits that were taken before the present epoch began. */
+    int64_t epoch_ordinal; /* Number of credits already taken when the present epoch began. */
     int64_t culprit;       /* Id of the receiver or client with the lowest credit limit. If
                             * culprit_slot >= 0, this is the id of a client. */
     int32_t culprit_slot;
@@ -158,8 +158,8 @@ typedef struct ps_publication_depth {
     bool binds;       /* publishers have reached `limit` */
 } ps_publication_depth_t;
 
-/* Memory of a claim that the sender replaced with padding, and into which the dead or slow
- * publisher may still write. */
+/* Memory of a claim. The sender has replaced the claim with padding, but the claim's slow publisher
+ * may still write into this memory. */
 typedef struct ps_publication_quarantine {
     int32_t client_slot;
     int64_t client_id;
@@ -334,7 +334,7 @@ struct ps_publication {
     int32_t subscriber_count;
     int32_t gating_count; /* at the last check */
     int32_t isolated;     /* number of isolated readers, for which the stream does not wait */
-    bool counting_behind; /* on IPC with isolated readers: true if frames are still uncounted */
+    bool counting_behind; /* on IPC with isolated readers: true if frames are not yet counted */
     /* On IPC with isolated readers: the sender has counted the committed messages up to
      * committed_position. committed_ordinal is the message number at this position, counted from
      * PS_ORDINAL_FIRST. */
@@ -420,14 +420,14 @@ int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 void ps_publication_pace_init(ps_publication_t *pub);
 /* For unicast streams: applies the pacing rate that a status message states. */
 void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
-/* Return true if a pacing bucket is empty: the bucket for new data (_pace_shut), or for retransmits
- * (_repair_shut). The publication becomes ready again when the bucket has tokens. */
+/* Return true if a pacing bucket is empty: _pace_shut checks the bucket for new data, _repair_shut
+ * the bucket for retransmits. The publication becomes ready again when the bucket has tokens. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_repair_shut(ps_publication_t *pub, int64_t now_ns);
 /* Charges the pacing buckets with the bytes of new data and of retransmits that the sender has
  * sent. */
 void ps_publication_paced(ps_publication_t *pub, int64_t fresh_bytes, int64_t repair_bytes);
-/* The timer of pacing. Returns the time of the next call to this function. */
+/* The timer of pacing. Returns the time at which the caller must repeat the call. */
 int64_t ps_publication_pace_timer(ps_publication_t *pub, int64_t now_ns);
 
 /* ---- ps_publication_cause.c ------------------------------------------------------------------ */
@@ -475,7 +475,7 @@ int64_t ps_publication_step_tethers(ps_publication_t *pub, int64_t now_ns);
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns);
 void ps_publication_remove_reader(ps_publication_t *pub, int32_t counter_id);
-/* Returns true if the publication has local readers, whose progress must wake the sender. */
+/* Returns true if the publication has local readers; their progress must then wake the sender. */
 bool ps_publication_wants_sender(const ps_publication_t *pub);
 
 /* ---- ps_publication_timer.c ------------------------------------------------------------------ */
@@ -575,7 +575,7 @@ static inline bool ps_publication_frame_is_there(const ps_publication_t *pub, in
     return ps_frame_length_acquire(ps_frame_at(&pub->log, position)) > 0;
 }
 
-/* Returns true if a receiver or a local reader connects the publication now. */
+/* Returns true if the publication counts as connected now. */
 static inline bool ps_publication_is_read(const ps_publication_t *pub)
 {
     if (pub->revoked) {

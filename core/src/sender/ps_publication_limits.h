@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_limits.h: the functions that decide how much publishers may publish, by rates,
- * policies, watermarks, admission and credits. The header ps_publication.h includes this header at
- * its end. Only the sender thread calls these functions, except the _init functions. */
+ * ps_publication_limits.h: functions for the limits that publishers must obey: rates, policies,
+ * watermarks, admission and credits. The header ps_publication.h includes this header at its end.
+ * Only the sender thread calls these functions, except the _init functions. */
 #ifndef PS_PUBLICATION_LIMITS_H
 #define PS_PUBLICATION_LIMITS_H
 
@@ -92,7 +92,8 @@ static inline bool ps_publication_is_rated(const ps_publication_t *pub)
 }
 /* Returns the publisher limit that ps-rate allows, at most `want`; also stores ordinal_limit. */
 int64_t ps_publication_admit(ps_publication_t *pub, int64_t want, int64_t now_ns);
-/* Returns true if publishers had taken all admitted messages at the last check. */
+/* Returns true if, at the last check, publishers had taken the ordinals of all admitted
+ * messages. */
 bool ps_publication_admits_no_message(const ps_publication_t *pub);
 
 /* Returns the lower of two limits of publishers, in the unit of the word `spend`: credits, and the

@@ -60,8 +60,8 @@ struct ps_sender {
                                       * times are in an array of their own, so that a scan reads few
                                       * cache lines. */
     int64_t *block_due_ns;           /* One time for each block of PS_SCAN_BLOCK entries of due_ns.
-                                      * The scan skips the block until this time, because no entry
-                                      * of the block is earlier. */
+                                      * The scan skips the block until this time, because no timer
+                                      * of the block is due earlier. */
     int32_t capacity;
     int32_t publication_count;
     ps_publication_t **buckets; /* (endpoint, session, stream) -> publication, chained */
@@ -69,8 +69,8 @@ struct ps_sender {
     ps_bands_t bands;
     int64_t turn_bytes; /* bound of the running turn */
     int64_t cycle_ns;   /* when the cycle began */
-    bool slow;          /* True if the previous duty cycle began at least PS_SLOW_CYCLE_NS earlier
-                         * and did not send all data. */
+    bool slow;          /* True if the previous duty cycle left data unsent and began at least
+                         * PS_SLOW_CYCLE_NS before this cycle. */
     int32_t again_count;
     ps_sender_again_t again[PS_TURNS_PER_CYCLE]; /* In slow cycles: publications that had a turn and
                                                   * have more data to send. */

@@ -23,10 +23,10 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns);
 /* Returns the time of the sender's next timer; INT64_MAX if no timer runs. A result of now_ns or
  * earlier means that work is due. */
 int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);
-/* Ends the hot state of all streams, in which the sender checks a stream in every duty cycle. Call
- * this function before the sender's thread announces that it will sleep. Returns true if streams
- * were hot. If streams were hot, a duty cycle must check these streams once more before the thread
- * may sleep. */
+/* Makes the sender stop checking streams in every duty cycle: no stream is hot after this call.
+ * Call this function before the sender's thread announces that it will sleep. Returns true if
+ * streams were hot. If streams were hot, a duty cycle must check these streams once more before the
+ * thread may sleep. */
 bool ps_sender_cool(ps_sender_t *sender);
 /* Returns how long the thread may sleep between two duty cycles while streams are hot. The result
  * is 0 in some cases: for example, if a hot stream is not on IPC, or if its publishers wait for

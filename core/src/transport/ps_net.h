@@ -47,11 +47,11 @@ typedef struct ps_direct {
      * buffer. */
     bool (*prepare)(void *context, ps_direct_range_t *out);
     /* The transport calls `received` after it has received datagrams directly into the log. The
-     * first 8 bytes of the first datagram are in first_word, not in the range. The callback keeps
-     * the first datagrams in the log, decides how many it keeps, and returns their total length.
-     * The transport passes the remaining datagrams to the callback `fn` of recv_runs. `received`
-     * may overwrite the 8 bytes after the datagrams that stay in the log. If these 8 bytes belong
-     * to a received datagram, `received` first copies them to *next_word. */
+     * first 8 bytes of the first datagram are in first_word, not in the range. The callback decides
+     * how many datagrams, counted from the first, stay in the log, and returns the total length of
+     * these datagrams. The transport passes the remaining datagrams to the callback `fn` of
+     * recv_runs. `received` may overwrite the 8 bytes after the datagrams that stay in the log. If
+     * these 8 bytes belong to a received datagram, `received` first copies them to *next_word. */
     uint32_t (*received)(void *context, const ps_direct_range_t *range, uint64_t first_word,
                          uint32_t length, uint32_t segment, const ps_addr_t *from, int64_t rx_ns,
                          uint64_t *next_word);

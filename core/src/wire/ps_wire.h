@@ -97,8 +97,9 @@ typedef struct ps_trailer {
                                * sender waits */
     int32_t policy;          /* In a SETUP: policy (ps_policy) that the receivers apply to their
                                * readers; 0: absent */
-    int64_t depth_bytes;     /* In a SETUP: number of bytes by which the policy permits a reader to
-                              * be behind; 0: the receiver chooses this number */
+    int64_t depth_bytes;     /* In a SETUP: number of bytes by which a reader may be behind the
+                              * newest data under this policy; 0: the receiver chooses this
+                              * number */
     int64_t retention_bytes; /* In a SETUP: largest distance behind the newest data at which readers
                                * still get data; 0: no limit */
     int64_t retention_ns;    /* In a SETUP: largest age of data that readers still get; 0: no

@@ -86,8 +86,8 @@ class ForgetSession(Action):
 
 @attrs.frozen(kw_only=True)
 class RefuseSession(Action):
-    """Remove the receiver's record of a session for which the conductor refuses to create an image,
-    and send the reason to the session's sender."""
+    """Remove the receiver's record of a refused session, and send the reason to the session's
+    sender. The conductor creates no image for a refused session."""
 
     endpoint_id: int
     stream_id: int

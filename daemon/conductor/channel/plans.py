@@ -278,7 +278,7 @@ def group_subscription_plan(
 
 
 def without_credits(parsed: uri.ChannelUri) -> uri.ChannelUri:
-    """Return the channel without the parameters of credits that a subscription states."""
+    """Return the channel without its parameters for a subscription's credits."""
     return attrs.evolve(
         parsed, ps_credits=None, ps_credit_burst=None, ps_max_message=None, ps_credit_policy=None,
         ps_credit_pool=None, ps_credits_required=None,
