@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_allowance.h: an allowance limits a count that other threads increase; the limit rises at a
- * given rate. Unlike a token bucket (ps_pacer.h) an allowance never forgets a debt: if the count
- * exceeds the limit, the caller waits until the limit has grown by the whole excess. The caller
- * chooses the unit of the count (bytes or messages). Pure: no clock, no allocation. Owner: the
- * sender.
+ * given rate. If the count exceeds the limit, the caller waits until the limit has grown by the
+ * whole excess. In a token bucket (ps_pacer.h), in contrast, the debt is at most one burst. The
+ * caller chooses the unit of the count (bytes or messages). Pure: no clock, no allocation. Owner:
+ * the sender.
  *
  *     taken within any time t <= burst + rate * t + what the last taker went beyond the limit
  *

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Number of ns to add to the simulator's monotonic clock to get the simulated time of day. */
+/* The simulated time of day is the simulator's monotonic clock plus this number of ns. */
 #define PS_INVOKER_EPOCH_OFFSET_NS (INT64_C(1700000000) * INT64_C(1000000000))
 
 /* Returns CLOCK_MONOTONIC in ns. Code of an agent must not call this function: an agent gets the

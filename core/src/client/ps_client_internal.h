@@ -20,9 +20,9 @@
 #define PS_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Number of forks between the process that loaded this library first and the present process. Each
- * forked child adds 1. A client handle stores the number of forks at the time of its opening. A
- * function that gets a handle compares the two numbers. If the numbers differ, the process was
- * forked after the handle was opened, and the function returns PS_E_FORKED. */
+ * forked child adds 1. A client handle stores the number of forks that had happened when the handle
+ * was opened. A function that gets a handle compares the two numbers. If the numbers differ, the
+ * process was forked after the handle was opened, and the function returns PS_E_FORKED. */
 extern _Atomic uint32_t ps_fork_generation;
 
 struct ps_client {
@@ -38,12 +38,12 @@ struct ps_client {
                     * so that a publisher on a hot stream needs no fence. */
     const int64_t *clock_ns; /* Clock of the simulator; NULL: the client reads the system's
                               * clock. */
-    int64_t clock_offset_ns; /* Number of ns to add to the simulator's clock to get the time since
-                              * 1970. */
+    int64_t clock_offset_ns; /* The time since 1970 is the simulator's clock plus this number of
+                              * ns. */
     _Atomic int32_t daemon_away;
     _Atomic int64_t learned_ns; /* average time of recent sleeps */
-    _Atomic uint64_t awaited;   /* 1 + the ticket of the last call of ps_client_await that no
-                                 * wake-up ended. */
+    _Atomic uint64_t awaited;   /* 1 + the ticket of the last ps_client_await call that ended
+                                 * without a wake-up. */
 };
 
 static inline bool ps_client_forked(const ps_client_t *client)
@@ -61,8 +61,7 @@ void ps_client_kick(int32_t fd);
  * sender clears first the bit, then `dirty`, and then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
 /* Requests that the sender checks the positions of a publication although no message was published.
- * After such a request, unlike after a new message, the sender does not wake the stream's readers.
- */
+ * The sender wakes the stream's readers after a new message, but not after this request. */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);
 
 typedef struct ps_isolated ps_isolated_t;

@@ -55,13 +55,14 @@ int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot
 int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot, int64_t start,
                            int64_t end, ps_index_view_t *out, int32_t capacity);
 
-/* Parameters of ps_driver_release, which moves the position of a consumer group (a subscriber
- * without a client process) forward. The call has the same effect as a release of the data by a
- * client. If `position` is below the present position of the subscriber, the call has no effect.
- * Only the conductor thread may call ps_driver_release. publication_slot is -1 if the subscriber
- * reads a network image. `log` is the log of a group that grants credits; NULL: the group grants no
- * credits. With a log, the call returns the credits of the messages up to `position`, and releases
- * no data beyond the frames in the log. */
+/* Parameters of ps_driver_release. This function moves the position of a consumer group forward. A
+ * consumer group is a subscriber without a client process. The call has the same effect as if a
+ * client had released the data. If `position` is below the present position of the subscriber, the
+ * call has no effect. Only the conductor thread may call ps_driver_release. publication_slot is
+ * -1 if the subscriber reads a network image. `log` is the log of a group that grants credits;
+ * NULL: the group grants no credits. If `log` is not NULL, the call also returns the group's
+ * credits for the messages up to `position`. The call then releases no data beyond the frames
+ * in the log. */
 typedef struct ps_release_params {
     const ps_group_log_t *log;
     int64_t position;

@@ -36,7 +36,7 @@ _Static_assert(sizeof(ps_holder_t) <= PS_HOLDER_WORDS * sizeof(uint64_t),
 
 /* Records the cause (ps_cause) and the culprit (receiver or client id, 0 unknown) that block the
  * publication from now_ns on. If the cause or the culprit changed, the account adds the time since
- * the last change to the total of the old cause and to the total of the old culprit. `holder` is
+ * the last change to two totals: that of the old cause and that of the old culprit. `holder` is
  * NULL if the culprit is unknown. Sender thread. Cost: visits at most PS_CULPRITS entries. */
 void ps_account_bind(ps_publication_slot_t *slot, int32_t cause, int64_t culprit,
                      const ps_holder_t *holder, int64_t now_ns);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ps_credit.h: the credits that one reader grants (docs/wire-extensions.md, docs/decisions/0240).
- * Owner: the agent of the reader. For a reader of an image, this is the receiver; for a reader of a
- * publication's log, this is the sender.
+ * Owner: the agent of the reader. The receiver is the agent of a reader of an image; the sender is
+ * the agent of a reader of a publication's log.
  *
  *   limit = base + returned + credits      messages that may exist, by the ordinals of the stream
  *   base     ordinal at which the reader joined

@@ -25,7 +25,7 @@ enum ps_gather_stop {
     PS_GATHER_FULL = 1,      /* The output arrays have no room for the next message; the caller may
                               * continue at `position` with new arrays. */
     PS_GATHER_TOO_LONG = 2,  /* The first message is longer than the whole array `values`; `needed`
-                              * is the number of its bytes that the walk has read. */
+                              * is the number of bytes of this message that the walk has read. */
     PS_GATHER_INCOMPLETE = 3 /* The last message continues beyond the end of the range; `position`
                               * is the start of this message. */
 };

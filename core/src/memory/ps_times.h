@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_times.h: the times at which a stream reached its positions, for all data that its log retains.
- * Each publication has one table, which the sender writes. Each image has one table, which the
- * receiver writes.
+ * ps_times.h: a table of the times at which a stream reached its positions. The table covers all
+ * data that the stream's log retains. Each publication has one table, which the sender writes. Each
+ * image has one table, which the receiver writes.
  *
  * A table has levels. Level 0 of a time table has an entry for each millisecond in which data
  * arrived. An entry of each higher level covers four times as much time as an entry of the level
  * below. When an entry is complete, the writer adds it to the next level. On that level, the writer
  * either extends the newest entry or appends a new entry. An entry of the last level covers a 256th
- * of a term, whatever its duration. The entries of the last level therefore cover two terms, even
- * if the stream was idle for long. An entry (position, time) states that the stream had reached the
- * position at that time. The writer extends the newest entry with all data that arrives within the
- * time of this entry. On all levels except the last, data that arrives later begins a new entry. A
- * long idle time therefore separates the entries before and after the idle time.
+ * of a term, no matter how long this data took to arrive. The entries of the last level therefore
+ * cover two terms, even if the stream was idle for long. An entry (position, time) states that the
+ * stream had reached the position at that time. The writer extends the newest entry with all data
+ * that arrives within the time of this entry. On all levels except the last, data that arrives
+ * later begins a new entry. A long idle time therefore separates the entries before and after the
+ * idle time.
  *
- * The table states the arrival time of data. The error is at most 1 ms or 1.1 % of the data's age,
- * whichever is larger. The span of a level is the time that one of its entries covers:
- * PS_TIMES_SPAN_NS << (2 * level). To find the error for data of a given age, take the lowest level
- * whose span is at least age / 384: the error is this span. Data that is older than all entries of
- * these levels has entries only in the last level. For data that only the last level covers, the
- * error is the time in which a 256th of a term arrived. */
+ * The table states the time at which data arrived. The stated time is wrong by at most 1 ms or 1.1
+ * % of the data's age, whichever is larger. The span of a level is the time that one of its entries
+ * covers: PS_TIMES_SPAN_NS << (2 * level). To find the error for data of a given age, take the
+ * lowest level whose span is at least age / 384: the error is this span. Data that is older than
+ * all entries of the lower levels has entries only in the last level. For data that only the last
+ * level covers, the error is the time that a 256th of a term took to arrive. */
 #ifndef PS_TIMES_H
 #define PS_TIMES_H
 

@@ -146,10 +146,10 @@ static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t byte
     }
 }
 
-/* Moves an entry to a higher band if its waiting time has raised its priority into that band, and
- * that band serves the entry earlier. Call this function in each duty cycle. Each call examines
- * some of the entries. At most once in 50 ms, the function begins a new round through all entries.
- */
+/* Moves an entry to a higher band under two conditions: the entry's waiting time has raised its
+ * priority into the higher band, and the entry's turn comes earlier there. Call this function in
+ * each duty cycle. Each call examines some of the entries. At most once in 50 ms, the function
+ * begins a new round through all entries. */
 static inline void ps_bands_age(ps_bands_t *bands, int64_t now_ns)
 {
     if (bands->waiting > 1) {

@@ -14,8 +14,8 @@
 
 typedef struct ps_congestion ps_congestion_t;
 
-/* The input of a congestion strategy, each time the receiver processes the image. Positions and
- * sizes are in bytes. */
+/* The input that a congestion strategy gets each time the receiver processes the image. Positions
+ * and sizes are in bytes. */
 typedef struct ps_congestion_input {
     int64_t now_ns;
     int64_t consumption; /* slowest gating subscriber */

@@ -146,8 +146,8 @@ struct ps_recv_endpoint {
                                                  * last. If the next datagram has the same session,
                                                  * the receiver needs no look-up. */
     ps_session_t *cached;                       /* NULL: no cache */
-    int32_t streak;                             /* Number of consecutive received buffers whose
-                                                 * datagrams the same image accepted completely. */
+    int32_t streak;                             /* Number of consecutive received buffers of which
+                                                 * the same image accepted all datagrams. */
     ps_recv_learned_t learned[PS_RECV_LEARNED]; /* Measured rates of the readers of recent sessions.
                                                  * An entry whose cadence and rate are 0 is
                                                  * empty. */

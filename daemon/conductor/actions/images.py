@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions on the receive side: receive endpoints, interest and images."""
+"""Actions on the receive side: receive endpoints, subscribed streams (interest) and images."""
 
 from __future__ import annotations
 
