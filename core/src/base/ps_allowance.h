@@ -25,7 +25,7 @@ typedef struct ps_allowance {
     int64_t at_ns;
     int64_t taken;   /* Count at the last call. While the count does not grow, the limit rises at
                       * most `burst` units above the count. */
-    int32_t started; /* 0: at_ns and limit are not set */
+    int32_t started; /* 0: at_ns and `limit` have no values yet */
 } ps_allowance_t;
 
 /* `rate` is in units per second (<= 0: unlimited), `burst` in units. */

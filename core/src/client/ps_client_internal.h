@@ -72,8 +72,8 @@ typedef struct ps_retention {
     int64_t bytes;  /* Readers do not get data that is more than this number of bytes behind the
                      * newest data; 0: no limit. */
     int64_t age_ns; /* Largest age; 0: no limit. */
-    int64_t aged;   /* At the client's last check of ages, all data before this position was older
-                     * than age_ns. */
+    int64_t aged;   /* When the client last checked the age of data, all data below this position
+                     * was older than age_ns. */
     int64_t due_ns; /* Time of the next look. */
     const struct ps_time_table *times; /* of the stream */
 } ps_retention_t;
@@ -124,7 +124,7 @@ struct ps_img {
     bool guarded; /* True if the reader may skip unread data, because of `isolated` or `retention`.
                    */
     ps_retention_t retention;
-    ps_isolated_t *isolated; /* NULL: the stream waits for this reader */
+    ps_isolated_t *isolated; /* NULL: the reader is not isolated */
     ps_message_t assembled;  /* position 0: none */
 };
 

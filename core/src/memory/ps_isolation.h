@@ -31,7 +31,7 @@
 enum { PS_ISOLATION_LATE_NS = 5 * 1000 * 1000, PS_ISOLATION_REPORT_NS = 1000 * 1000 * 1000 };
 
 typedef struct ps_isolation {
-    ps_subscriber_slot_t *slot; /* NULL: the stream waits for the reader */
+    ps_subscriber_slot_t *slot; /* NULL: the reader is not isolated */
     int64_t depth_bytes;
     int64_t seen;    /* newest position at seen_ns */
     int64_t seen_ns; /* Time at which the agent stored `seen`; it stores `seen` again when

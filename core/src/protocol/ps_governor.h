@@ -32,8 +32,8 @@ enum {
     PS_GOVERNOR_DEFER = 800000,
     PS_GOVERNOR_RELEASE = 600000,
     PS_GOVERNOR_THROTTLE = 980000,
-    PS_GOVERNOR_DEPTH = 32 /* `depth` is 100 % if this number of streams for each worker have waited
-                            * longer than a round of all bands. */
+    PS_GOVERNOR_DEPTH = 32 /* `depth` is 100 % if, for each worker, this number of streams have
+                            * waited longer than one round of all bands. */
 };
 
 typedef struct ps_governor {

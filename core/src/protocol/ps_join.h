@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_join.h: join holds of a sender that waits for the slowest receiver of a group
- * (docs/flow-control.md, docs/decisions/0095). During a join hold, the sender does not raise its
- * limit. A receiver requests a SETUP before it joins. When a receiver requests a SETUP, the sender
- * begins a join hold, which lasts until the receiver has joined. Because of the join hold, the
- * stream does not advance beyond the window of the new receiver. The sender cannot know whether a
- * receiver will ever join, so it limits the number and the duration of join holds. A join hold
+ * ps_join.h: join holds (docs/flow-control.md, docs/decisions/0095). Join holds exist only if the
+ * sender waits for the slowest receiver of a group. During a join hold, the sender does not raise
+ * its limit. A receiver requests a SETUP before it joins. When a receiver requests a SETUP, the
+ * sender begins a join hold, which lasts until the receiver has joined. Because of the join hold,
+ * the stream does not advance beyond the window of the new receiver. The sender cannot know whether
+ * a receiver will ever join, so it limits the number and the duration of join holds. A join hold
  * lasts at most one receiver time-out. The same receiver id causes at most one join hold within one
  * receiver time-out. After a receiver has caused a join hold without joining, its address causes no
  * further join hold until a receiver at this address has joined. All join holds of a sender within

@@ -49,7 +49,7 @@ enum { PS_PRESSURE_LEVELS = 4, PS_PRESSURE_PPM = 1000000 };
 /* One reader of a queue. */
 typedef struct ps_pressure_reader {
     int64_t position;      /* Position that the reader had consumed at the last check. */
-    int64_t waiting_ns;    /* Time since which the reader has left data unread. */
+    int64_t waiting_ns;    /* Time at which the reader began to leave data unread. */
     int64_t span_ns;       /* Time at which the running span of measurement began; 0: no span
                             * runs. */
     int64_t span_position; /* consumed position at span_ns */

@@ -272,9 +272,9 @@ static inline int64_t ps_log_ahead(int64_t term_length, int nak)
 {
     return nak ? term_length / 2 + term_length / 4 : term_length / 2;
 }
-/* Returns how many bytes behind the sender position a sender still retransmits data. A receiver
- * cannot recover data that lies further behind. The result is at most one term, because the
- * sender's log retains one term behind the sender position. */
+/* Returns a distance in bytes. A sender retransmits only data that lies at most this distance
+ * behind the sender position. A receiver cannot recover data that lies further behind. The result
+ * is at most one term, because the sender's log retains one term behind the sender position. */
 static inline int64_t ps_log_repair_reach(int64_t term_length, int32_t mtu, int nak)
 {
     const int64_t reach = ps_log_ahead(term_length, nak) + ps_log_longest_pad(term_length, mtu);

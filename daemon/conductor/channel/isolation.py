@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan subscriptions with ``ps-sub-policy=independent`` or ``drop_oldest``. With the policy
-``independent`` or ``drop_oldest``, the stream does not wait for a subscription that is behind."""
+``independent`` or ``drop_oldest``, the stream does not wait for a slow subscription."""
 
 from __future__ import annotations
 
