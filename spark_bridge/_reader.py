@@ -108,9 +108,10 @@ def _joined(batches: Sequence[Any]) -> Iterator[Any]:
 class Blocks:
     """Memory for the Arrow batches of this process. When no batch uses a memory block any more, the
     process keeps the block for a later batch. Using a kept block again is faster than using new
-    memory. The kernel clears each new page, which takes as long as processing a dozen messages.
+    memory. The kernel clears each new page. This takes as long as processing a dozen messages.
     Several threads may use this object at the same time. A thread takes a block out of the deque of
-    free blocks, and is then the only user of this block."""
+    free blocks, and is then the only user of this block.
+    """
 
     def __init__(self) -> None:
         self._free: dict[int, deque[Any]] = {}      # by size, a power of two

@@ -37,8 +37,9 @@ def entries_each(sessions: int) -> int:
 
 
 def encode(entries: Iterable[tuple[int, int]]) -> str:
-    """Encode pairs (position, time in ns since 1970), which must be in the order of their
-    positions."""
+    """Encode pairs (position, time in ns since 1970). The pairs must be in the order of their
+    positions.
+    """
     out = bytearray()
     position = time_us = 0
     for at, time_ns in entries:

@@ -108,8 +108,8 @@ class Content:
     """Of the rows in any order."""
 
     def arrived_as(self, other: Content) -> bool:
-        """Return whether ``self``, computed from the messages that arrived, agrees with ``other``,
-        which the sink has stated.
+        """Return whether ``self`` and ``other`` agree. The receiver has computed ``self`` from the
+        messages that arrived; the sink has stated ``other``.
         """
         return (self.messages, self.bytes, self.crc) == (other.messages, other.bytes, other.crc)
 

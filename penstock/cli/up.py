@@ -38,8 +38,8 @@ def command(directory: str | None, config_file: Path | None, timeout_s: float) -
     """Start a daemon in the background, and return when it is ready.
 
     If a daemon already serves the directory, only report this daemon. The daemon outlives the
-    shell. The daemon writes its log to a file, whose name is printed. Use 'penstock down' to end
-    the daemon.
+    shell. The daemon writes its log to a file. 'penstock up' prints the name of this file. Use
+    'penstock down' to end the daemon.
     """
     path = _directory(directory, config_file)
     files = Files.of(path)

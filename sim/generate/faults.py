@@ -162,7 +162,8 @@ class _Faults(Draw):
 
     def witness(self) -> None:
         """Add the *witness*: a stream whose datagrams every link delivers without faults. Other
-        streams of the same hosts have faults, which must not affect the witness."""
+        streams of the same hosts have faults. These faults must not affect the witness.
+        """
         readers = [host for host in range(1, self.scenario.hosts) if self._is_steady(host)]
         if not readers or not self._is_steady(0):
             return

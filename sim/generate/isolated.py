@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add a stream with *isolated readers*: readers with a ``ps-sub-policy``, so that the stream does
-not wait for them when they are behind.
+"""Add a stream with *isolated readers*. An isolated reader has a ``ps-sub-policy``: the stream does
+not wait for this reader when the reader is behind.
 
 Isolated readers stop reading for a while; another reader of the same stream must get every message.
 Exception: if the stream uses MDC or NAK-strength control, this other reader may also join late and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Add streams whose subscriptions divide a pool of credits among their publishers.
+"""Add streams. The subscriptions of these streams divide a pool of credits among the publishers.
 
 One host reads one or two streams, over IPC or from other hosts. Each stream has several publishers.
 If there are two streams, one client reads both, and all their publishers share one pool. A separate

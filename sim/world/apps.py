@@ -149,8 +149,9 @@ class Publisher:
 
 
 class Subscriber:
-    """A receiving application, which polls after each event of its host. The simulator checks the
-    received messages of each session."""
+    """A receiving application. It polls after each event of its host. The simulator checks the
+    received messages of each session.
+    """
 
     def __init__(
         self, script: SubscriberScript, host: Host, native: SimWorld, number: int
@@ -195,8 +196,8 @@ class Subscriber:
         """Whether the stream may lose messages, so that gaps may be reported to the application.
 
         A subscription ignores ``ps-policy`` and ``ps-retention``. A script states one of them in a
-        subscription's channel only for the simulator, which then allows gaps to be reported to the
-        application.
+        subscription's channel only for the simulator. The simulator then allows gaps to be reported
+        to the application.
         """
         options = ("reliable=false", "ps-policy=drop", "ps-retention")
         return self.is_isolated or any(option in self.script.channel for option in options)

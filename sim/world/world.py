@@ -50,9 +50,10 @@ def _memory() -> str | None:
 
 @attrs.frozen(kw_only=True)
 class Report:
-    """Result of a run. ``trace`` is a hash of the run, which is the same for the same scenario and
-    seed. ``rules`` contains the names of the protocol's rules that the driver has used in the run;
-    the probe records only some rules."""
+    """Result of a run. ``trace`` is a hash of the run. Runs with the same scenario and seed have
+    the same hash. ``rules`` contains the names of the protocol's rules that the driver has used in
+    the run; the probe records only some rules.
+    """
 
     scenario: str
     seed: int

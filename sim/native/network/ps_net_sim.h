@@ -189,8 +189,8 @@ int ps_sim_put_on_link(ps_sim_host_t *from, ps_sim_host_t *to, ps_sim_packet_t *
                        int64_t now_ns);
 /* Adds an arrival.  Takes a reference.  PS_E_NO_MEMORY. */
 int ps_sim_schedule(ps_simnet_t *simnet, int64_t time_ns, int32_t host, ps_sim_packet_t *packet);
-/* Takes the next arrival from the heap, which must not be empty. The caller then owns the arrival's
- * reference to the datagram. */
+/* Takes the next arrival from the heap. The heap must not be empty. The caller then owns the
+ * arrival's reference to the datagram. */
 ps_sim_arrival_t ps_sim_next_arrival(ps_simnet_t *simnet);
 /* Delivers an arrived datagram to the sockets of its host. */
 void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns);
