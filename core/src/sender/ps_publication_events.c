@@ -4,17 +4,6 @@
 #include "ps_sender.h"
 #include "ps_assert.h"
 
-static bool emit(ps_publication_t *pub, ps_event_t *event)
-{
-    ps_sender_t *sender = ps_publication_sender(pub);
-    event->kind = PS_KIND_PUBLICATION;
-    event->id = pub->id;
-    event->now_ns = sender->now_ns;
-    event->session_id = pub->log.session_id;
-    event->stream_id = pub->log.stream_id;
-    return ps_agent_emit(sender->agent, event);
-}
-
 static bool emit_tethers(ps_publication_t *pub)
 {
     for (int32_t i = 0; i < pub->subscriber_count; i++) {
@@ -22,7 +11,7 @@ static bool emit_tethers(ps_publication_t *pub)
         ps_event_t event = { .type = PS_EV_SUBSCRIBER,
                              .subscriber = { .position_counter_id = subscriber->counter_id,
                                              .state = subscriber->tether.state } };
-        if (subscriber->tether_pending && !emit(pub, &event)) {
+        if (subscriber->tether_pending && !ps_publication_emit(pub, &event)) {
             return false;
         }
         PS_ASSERT(subscriber->tether.state <= PS_TETHER_CLOSED);
@@ -36,7 +25,7 @@ static bool emit_triggered(ps_publication_t *pub)
 {
     ps_event_t event = { .type = PS_EV_NONE };
     ps_publication_describe_pressure(pub, false, &event);
-    if (!emit(pub, &event)) {
+    if (!ps_publication_emit(pub, &event)) {
         return false;
     }
     pub->pressure.reported_ns = ps_publication_sender(pub)->now_ns;
@@ -51,30 +40,11 @@ static bool emit_join(ps_publication_t *pub)
                                    .receiver_id = pub->join_id,
                                    .refused = pub->join_refused,
                                    .verdict = pub->join_verdict } };
-    if (!emit(pub, &event)) {
+    if (!ps_publication_emit(pub, &event)) {
         return false;
     }
     pub->join_refused = 0;
     return true;
-}
-
-void ps_publication_report_reader(ps_publication_t *pub, ps_publication_subscriber_t *reader,
-                                  int64_t behind)
-{
-    ps_isolation_t *isolation = &reader->isolation;
-    const int64_t now_ns = ps_publication_sender(pub)->now_ns;
-    if (!ps_isolation_due(isolation, now_ns)) {
-        return;
-    }
-    ps_event_t event = { .type = PS_EV_READER_LAGGED,
-                         .reader = { .behind = behind,
-                                     .messages = ps_isolation_skipped(isolation),
-                                     .duration_ns = now_ns - isolation->since_ns,
-                                     .position_counter_id = reader->counter_id,
-                                     .lagged = isolation->lagged } };
-    if (emit(pub, &event)) { /* else again at the next look */
-        ps_isolation_reported(isolation, now_ns);
-    }
 }
 
 static bool emit_one(ps_publication_t *pub, uint32_t bit)
@@ -114,7 +84,7 @@ static bool emit_one(ps_publication_t *pub, uint32_t bit)
     case PS_PEND_RELIEVED: ps_publication_describe_pressure(pub, true, &event); break;
     default: return emit_tethers(pub);
     }
-    return emit(pub, &event);
+    return ps_publication_emit(pub, &event);
 }
 
 void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)

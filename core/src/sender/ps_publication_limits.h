@@ -66,9 +66,12 @@ int64_t ps_publication_watermark_timer(ps_publication_t *pub, int64_t now_ns);
 void ps_publication_describe_pressure(const ps_publication_t *pub, bool relieved,
                                       ps_event_t *event);
 /* Emits PS_EV_READER_LAGGED if the isolated reader has become lagged, or is lagged no more
- * (ps_publication_events.c). */
+ * (ps_publication_report.c). */
 void ps_publication_report_reader(ps_publication_t *pub, ps_publication_subscriber_t *reader,
                                   int64_t behind);
+/* Sends an event of the publication to the conductor. Fills in the event's fields that are the same
+ * for all events. Returns false if the agent's ring has no room. */
+bool ps_publication_emit(ps_publication_t *pub, ps_event_t *event);
 /* Stores the depth (the number of unsent bytes) and the largest depth so far. This function neither
  * begins nor ends an episode of pressure. */
 static inline void ps_publication_note_depth(ps_publication_t *pub, int64_t depth)
