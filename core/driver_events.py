@@ -91,8 +91,8 @@ class PublicationConnected(DriverEvent):
 
 @attrs.frozen(kw_only=True)
 class PublicationDrained(DriverEvent):
-    """A publication that is being closed has sent all its data, and its spies have read all of
-    it."""
+    """A publication that is being closed has now sent all its data, and its spies have read all of
+    the data."""
 
     type = EventType.PUB_DRAINED
     member = "drained"

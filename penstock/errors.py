@@ -114,7 +114,7 @@ class RelayLoop(PenstockError):
 
 class CorruptLogError(PenstockError):
     """A subscriber has found an impossible value in the log in shared memory. The subscriber cannot
-    read the stream beyond the position of this value.
+    read the stream beyond the position of the frame that has this value.
     """
 
 

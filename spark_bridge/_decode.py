@@ -221,9 +221,9 @@ class Decoder:
         mark = int(messages.reserved_values[index])
         if is_fingerprint(mark) and mark != self._fingerprint:
             raise PayloadError(
-                f"{where}: its batch has another schema than option arrowSchema declares, "
-                f"{_shown(self._payload)}: declare the names and types that are sent, in "
-                "their order"
+                f"{where}: the schema of the batch is not the one that option arrowSchema "
+                f"declares ({_shown(self._payload)}). Declare the names and types of the columns "
+                "in the order in which the publisher sends them"
             )
         try:
             columns = self._payload_columns(messages.value[index].as_buffer(), where)

@@ -34,7 +34,7 @@ def test_handles_return_in_any_order(pair: Pair) -> None:
     assert subscription.credits.held == 4
     for message in (held[2], held[0]):
         message.credit.release()
-        with pytest.raises(penstock.CreditReleased, match="released before"):
+        with pytest.raises(penstock.CreditReleased, match="was already released"):
             message.credit.release()
     eventually(lambda: publication.credits.granted == 6, "no credit")
     assert offered(publication, 100) == 2

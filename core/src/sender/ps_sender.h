@@ -109,8 +109,8 @@ struct ps_sender {
                   * that dirty_words marks. A publisher may have set its bit in the bitmap and not
                   * yet the bit in dirty_words. */
     int32_t paused_count; /* publications whose state is PS_WATERMARK_PAUSED */
-    bool barriers;        /* True if ps_barrier_run works on this kernel. If false, no stream can be
-                           * hot (checked in every duty cycle). */
+    bool barriers; /* True if ps_barrier_run works on this kernel. If false, no stream is hot,
+                           * so the sender checks a stream only after a notification. */
     ps_publication_t *hot[PS_HOT_LIMIT];
     int32_t hot_count;
 };

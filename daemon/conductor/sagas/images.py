@@ -231,9 +231,9 @@ def _check_credits(
                 f"its capabilities are {event.peer_capabilities:#x}, as with fc=nak and fc=py:"
             raise Refused(
                 _NO_CREDITS,
-                f"ps-credits-required=true of the subscription with ps-credits={plan.credits} "
-                f"refuses a sender without credits ({peer}): leave ps-credits-required out, "
-                "or choose another flow control",
+                f"the subscription with ps-credits={plan.credits} has ps-credits-required=true, "
+                f"and the sender does not support credits ({peer}). Leave ps-credits-required "
+                "out, or choose another flow control at the sender",
             )
         images = [image for image in endpoint.images.of_stream(event.stream_id)
                   if subscription.wants_session(image.session_id)]

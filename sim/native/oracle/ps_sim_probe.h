@@ -170,8 +170,8 @@ void ps_probe_heartbeat_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_
 /* ps_sim_probe_governor.c */
 /* Checks the governor of a host after a duty cycle. */
 void ps_probe_governor_check(ps_probe_t *probe, int32_t host, int64_t now_ns);
-/* Returns true if the stream may keep data that it could send. The data then waits for the turns of
- * other streams, or because the governor delays the data. */
+/* Returns true if the stream may keep data that it could send: because other streams have their
+ * turns first, or because the governor delays the data. */
 bool ps_probe_is_delayed(ps_probe_t *probe, ps_probe_pub_t *model, bool sendable, int64_t now_ns);
 /* Returns true if the governor may delay new data of the stream. */
 bool ps_probe_may_hold(const ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns);

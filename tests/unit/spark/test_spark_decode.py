@@ -183,7 +183,7 @@ def test_a_sinks_schema_and_fingerprint_are_compared_with_the_declared_ones() ->
         sent, value=sent.value[2:], positions=sent.positions[2:],
         reserved_values=sent.reserved_values[2:],
     )
-    with pytest.raises(PayloadError, match="another schema than option arrowSchema declares"):
+    with pytest.raises(PayloadError, match="not the one that option arrowSchema declares"):
         list(Decoder(ARROW, wrong).decode(middle))
 
 
