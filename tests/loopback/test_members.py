@@ -155,7 +155,7 @@ def test_the_shell_shows_members_and_their_batches(host: PenstockHost, name: str
             send(publication, 0, 100)
             assert len(other.wait("held")["messages"]) == 100
             assert members() == [
-                ("", "live", [(0, publication.position)]), ("reader", "live", []),
+                ("member", "live", [(0, publication.position)]), ("reader", "live", []),
             ]
             [row] = [row for row in listed(host, "list")["groups"] if row["name"] == name]
             assert row["members"] == 2

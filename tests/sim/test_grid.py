@@ -30,7 +30,7 @@ def test_each_square_of_two_axes_holds_one_point() -> None:
 
 @pytest.mark.parametrize("dimensions", [0, sobol.MOST_DIMENSIONS + 1])
 def test_no_other_number_of_dimensions(dimensions: int) -> None:
-    with pytest.raises(ValueError, match=f"{dimensions} dimensions"):
+    with pytest.raises(ValueError, match=f"dimensions={dimensions}:"):
         next(sobol.points(dimensions, 1))
 
 

@@ -13,7 +13,7 @@ from penstock.sim.generate.fuzz import generate
 
 SEEDS = 2000
 #: Seeds of one kind that are run at most.
-TRIED = 12
+TRIED = 60
 
 
 def seeds_with(kind: str) -> Iterator[int]:
