@@ -27,9 +27,8 @@ RATES = (10.0, 100.0, 300.0, 0.0, 0.0)
 CONFIG = '[credits]\nidle_timeout_ns = "200ms"\n'
 ROUND_S = 0.025
 ROUNDS = 200
-#: Beside other processes a publisher can miss divisions, in which it would have sent (2 % seen).
-#: In virtual time the same pool divides to 1 % (``tests/unit/conductor/test_credit_pools.py``).
-MOST_UNEQUAL = 0.1
+#: Beside other processes a publisher can miss divisions, in which it would have sent.
+ATTEMPTS = 5
 
 
 @attrs.define(kw_only=True)
@@ -51,11 +50,14 @@ class Stream:
 
 
 def run(streams: list[Stream], subscription: Subscription, seconds: float) -> None:
+    """Serve the streams in turn, in alternating order: the first one finds more credits."""
     began = time.monotonic()
     for stream in streams:
         stream.sent = stream.late = 0
+    order = list(streams)
     while (elapsed := time.monotonic() - began) < seconds:
-        for stream in streams:
+        order.reverse()
+        for stream in order:
             stream.step(elapsed)
         while subscription.poll(lambda _m, _h: None, 256):
             pass
@@ -87,9 +89,15 @@ def test_busy_publishers_divide_what_the_others_leave(
             eventually(lambda of=stream: of.publication.credits.granted > 0, "no grant")
         run(streams, subscription, 20 * ROUND_S)
         slow, busy = streams[:3], streams[3:]
-        run(streams, subscription, ROUNDS * ROUND_S)
-        for stream in slow:             # at the end, at most the pool is missing
-            assert stream.sent >= stream.rate * ROUNDS * ROUND_S - CREDITS
-        shares = [stream.sent / weight for stream, weight in zip(busy, weights, strict=True)]
-        mean = sum(shares) / len(shares)
-        assert max(abs(share - mean) for share in shares) <= MOST_UNEQUAL * mean, shares
+        seen = []
+        for _ in range(ATTEMPTS):
+            run(streams, subscription, ROUNDS * ROUND_S)
+            for stream in slow:         # at the end, at most the pool is missing
+                assert stream.sent >= stream.rate * ROUNDS * ROUND_S - CREDITS
+            shares = [stream.sent / weight for stream, weight in zip(busy, weights, strict=True)]
+            mean = sum(shares) / len(shares)
+            seen.append(max(abs(share - mean) for share in shares) / mean)
+            assert seen[-1] <= 0.05, shares
+            if seen[-1] <= 0.01:
+                return
+        pytest.fail(f"no attempt divided to 1 %: {seen}")

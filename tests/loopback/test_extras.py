@@ -80,7 +80,7 @@ from mkdocs.config import load_config
 assert load_config("{root}/mkdocs.yml")["site_name"] == "penstock"
 """,
 }
-#: What the program of an extra shows, each in a process of its own.
+#: The programs that show an extra, each in a process of its own.
 PARTS = {"spark": (
     "tutorial", "chain", "sink", "stream_example", "sink_example", "notebook", "locality",
 )}
