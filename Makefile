@@ -59,8 +59,9 @@ ext: $(STAMPS)/ext
 
 # ---- checks --------------------------------------------------------------------------------------
 
-# Two workers at once (tests/support/turns.py says who takes what); PYTEST_WORKERS=0 runs one by one.
-PYTEST_WORKERS ?= 2
+# tests/support/turns.py says how many workers there are, and who takes what; PYTEST_WORKERS=0 runs
+# one test after another.
+PYTEST_WORKERS ?= auto
 
 test: setup ext
 	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --no-loadscope-reorder \

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from support.hosts import memory_directory
 from support.not_run import not_run
+from support.own_network import machine_network
 
 from interop import aeron, aeron_c
 
@@ -22,7 +23,8 @@ from interop import aeron, aeron_c
 def aeron_built() -> None:
     """Builds the Java side; without it the tests are not run, and CI fails."""
     try:
-        aeron.build()
+        with machine_network():
+            aeron.build()
     except aeron.NotBuiltError as error:
         not_run(f"interoperability with the real Aeron: {error}")
 
@@ -31,7 +33,8 @@ def aeron_built() -> None:
 def aeron_c_built() -> None:
     """Builds Aeron's C driver; without it the tests are not run, and CI fails."""
     try:
-        aeron_c.build()
+        with machine_network():
+            aeron_c.build()
     except aeron.NotBuiltError as error:
         not_run(f"interoperability with Aeron's C driver: {error}")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.hosts import PenstockHost
 from support.not_run import need_command, not_run
+from support.own_network import machine_network
 
 from penstock._bench.processes import BenchError
 
@@ -44,10 +45,11 @@ def brokers() -> Iterator[dict[str, tuple[str, ...]]]:
     """Install the peers where the benchmarks have them, pinned, and run their brokers."""
     need_command("java", "default-jdk-headless, for Kafka's broker")
     need_command("mvn", "maven, for Kafka's broker")
-    done = subprocess.run(
-        ["make", "-s", "build/bench/site/.installed", "build/bench/kafka-broker/.fetched"],
-        cwd=ROOT, check=False, capture_output=True, text=True, timeout=300,
-    )
+    with machine_network():
+        done = subprocess.run(
+            ["make", "-s", "build/bench/site/.installed", "build/bench/kafka-broker/.fetched"],
+            cwd=ROOT, check=False, capture_output=True, text=True, timeout=300,
+        )
     if done.returncode != 0:
         not_run(f"a peer cannot be installed: {done.stderr[-300:]}")
     with contextlib.ExitStack() as stack:

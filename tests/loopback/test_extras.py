@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from support.late_worker import LATE_WORKER, STARTS
 from support.not_run import need_java, not_run
+from support.own_network import machine_network
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -133,11 +134,12 @@ def environment(extra: str, wheel: Path) -> Path:
         constraints = folder / "constraints.txt"
         constraints.write_text("\n".join(pinned))
         name = f"penstock[{extra}]" if extra != NONE else "penstock"
-        done = subprocess.run(
-            [*pip(folder), "install", "--quiet", "--no-compile", "--retries=1",
-             f"--constraint={constraints}", f"{name} @ {wheel.as_uri()}"],
-            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-        )
+        with machine_network():
+            done = subprocess.run(
+                [*pip(folder), "install", "--quiet", "--no-compile", "--retries=1",
+                 f"--constraint={constraints}", f"{name} @ {wheel.as_uri()}"],
+                capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+            )
         if "NewConnectionError" in done.stderr or "Temporary failure" in done.stderr:
             not_run("the package index cannot be reached")
         assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.own_network import machine_network
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -42,8 +43,9 @@ def run(*argv: str | Path) -> str:
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheels that `make release-check` builds, with zig's compiler and for glibc 2.17."""
     place = tmp_path_factory.mktemp("release")
-    run("make", "--silent", TOOLS.relative_to(ROOT) / ".installed")
-    run(TOOLS / "bin" / "python", "tools/release/check.py", place, "--build-only", *MACHINES)
+    with machine_network():
+        run("make", "--silent", TOOLS.relative_to(ROOT) / ".installed")
+        run(TOOLS / "bin" / "python", "tools/release/check.py", place, "--build-only", *MACHINES)
     return place / "dist"
 
 
