@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from support.seeds import classes_of
 
 from penstock.core.congestion import CongestionView
 from penstock.core.driver_types import Cause
 from penstock.sim.core import Link
-from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,
@@ -189,5 +189,5 @@ def test_the_example_keeps_the_queue_short(
 
 
 def test_many_seeds_have_a_class() -> None:
-    found = [name for seed in range(1, 301) for name in generate(seed).classes]
+    found = [name for seed in range(1, 301) for name in classes_of(seed)]
     assert found.count("cc=py") >= 15

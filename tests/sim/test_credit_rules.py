@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.old_core import OldCore, Patch
-
-from penstock.sim.generate.fuzz import generate
+from support.seeds import classes_of
 
 SEEDS = 2000
 #: Seeds with the feature that are run at most.
@@ -17,7 +16,7 @@ TRIED = 40
 
 
 def seeds_with(feature: str) -> Iterator[int]:
-    found = (n for n in range(1, SEEDS + 1) if f"credits: {feature}" in generate(n).classes)
+    found = (n for n in range(1, SEEDS + 1) if f"credits: {feature}" in classes_of(n))
     for _, seed in zip(range(TRIED), found, strict=False):
         yield seed
 
@@ -56,5 +55,5 @@ def test_a_generated_scenario_finds_a_core_that(
                 "isolated: ipc", "isolated: spy"]
 )
 def test_a_twentieth_of_the_seeds_has(feature: str) -> None:
-    found = [feature in generate(seed).classes for seed in range(1, SEEDS + 1)]
+    found = [feature in classes_of(seed) for seed in range(1, SEEDS + 1)]
     assert sum(found) >= SEEDS // 20

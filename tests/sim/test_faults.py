@@ -7,11 +7,11 @@ from __future__ import annotations
 import attrs
 import pytest
 from support.old_core import OldCore, Patch
+from support.seeds import classes_of
 
 from penstock.sim import files, library
 from penstock.sim.core import Link
 from penstock.sim.generate import faults
-from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,
@@ -197,7 +197,7 @@ def test_strangers_change_nothing(seed: int) -> None:
 
 
 def test_many_seeds_have_a_witness_and_each_further_fault() -> None:
-    found = [name for seed in range(1, 301) for name in generate(seed).classes]
+    found = [name for seed in range(1, 301) for name in classes_of(seed)]
     assert found.count("witness") > 100
     for name in (
         "full sockets", "short sends", "splits and heals", "unreliable", "fc=py", "strangers",

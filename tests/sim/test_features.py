@@ -7,6 +7,7 @@ from __future__ import annotations
 import attrs
 import pytest
 from support.old_core import OldCore, Patch
+from support.seeds import classes_of
 
 from penstock.sim.core import Link
 from penstock.sim.generate.fuzz import generate
@@ -129,7 +130,7 @@ def test_answers_that_are_counted_wrong_are_found() -> None:
 
 
 def test_many_seeds_have_each_feature() -> None:
-    found = [name for seed in range(1, 301) for name in generate(seed).classes]
+    found = [name for seed in range(1, 301) for name in classes_of(seed)]
     for name in ("timestamps", "spies", "ssc", "moody strategy", "few events",
                  "slow conductor"):
         assert found.count(name) >= 15, name
@@ -151,7 +152,7 @@ MEANT = {
 @pytest.mark.parametrize("kind", MEANT)
 def test_a_further_stream_meets_the_rules_that_it_is_for(kind: str) -> None:
     """In most of its scenarios: in some a host dies before."""
-    seeds = [n for n in range(1, 301) if f"rules: {kind}" in generate(n).classes]
+    seeds = [n for n in range(1, 301) if f"rules: {kind}" in classes_of(n)]
     assert len(seeds) >= 12
     met = [run(generate(n), n).rules for n in seeds[:4]]
     for rule in MEANT[kind]:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.old_core import OldCore, Patch
-
-from penstock.sim.generate.fuzz import generate
+from support.seeds import classes_of
 
 SEEDS = 2000
 #: Seeds of one kind that are run at most.
@@ -17,7 +16,7 @@ TRIED = 12
 
 
 def seeds_with(kind: str) -> Iterator[int]:
-    found = (n for n in range(1, SEEDS + 1) if f"load: {kind}" in generate(n).classes)
+    found = (n for n in range(1, SEEDS + 1) if f"load: {kind}" in classes_of(n))
     for _, seed in zip(range(TRIED), found, strict=False):
         yield seed
 
@@ -101,5 +100,5 @@ def test_a_generated_scenario_finds_a_core_that(
 
 @pytest.mark.parametrize("feature", ["load", "load: low priority"])
 def test_a_twentieth_of_the_seeds_has(feature: str) -> None:
-    found = [feature in generate(seed).classes for seed in range(1, SEEDS + 1)]
+    found = [feature in classes_of(seed) for seed in range(1, SEEDS + 1)]
     assert sum(found) >= SEEDS // 20

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.old_core import OldCore, Patch
-
-from penstock.sim.generate.fuzz import generate
+from support.seeds import classes_of
 
 SEEDS = 2000
 #: Seeds of one kind that are run at most.
@@ -17,7 +16,7 @@ TRIED = 12
 
 
 def seeds_with(kind: str, start: int) -> Iterator[int]:
-    found = (n for n in range(start, SEEDS + 1) if f"isolated: {kind}" in generate(n).classes)
+    found = (n for n in range(start, SEEDS + 1) if f"isolated: {kind}" in classes_of(n))
     for _, seed in zip(range(TRIED), found, strict=False):
         yield seed
 

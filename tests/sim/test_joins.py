@@ -9,11 +9,11 @@ import json
 import attrs
 import pytest
 from support.old_core import OldCore, Patch
+from support.seeds import classes_of
 
 from penstock.daemon.observe.status import publication_status
 from penstock.sim import files
 from penstock.sim.core import Link
-from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import (
     MISFITS,
     MS_NS,
@@ -149,7 +149,7 @@ def test_misfits_are_written_and_read() -> None:
 
 
 def test_seeds_have_each_misfit() -> None:
-    found = [name for seed in range(1, 401) for name in generate(seed).classes]
+    found = [name for seed in range(1, 401) for name in classes_of(seed)]
     for kind in MISFITS:
         assert found.count(f"misfit: {kind}") >= 20, kind
 

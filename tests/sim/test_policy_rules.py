@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.old_core import OldCore, Patch
-
-from penstock.sim.generate.fuzz import generate
+from support.seeds import classes_of
 
 SEEDS = 2000
 #: Seeds with the policy that are run at most.
@@ -21,7 +20,7 @@ def seeds_with(policy: str) -> Iterator[int]:
     can have one too, but rarely meets its watermark."""
 
     def has_policy(seed: int) -> bool:
-        classes = generate(seed).classes
+        classes = classes_of(seed)
         named = policy if ":" in policy else f"policy: {policy}"
         return named in classes and "isolated: network" not in classes and \
             "isolated: ipc" not in classes and "isolated: spy" not in classes

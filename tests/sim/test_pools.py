@@ -8,12 +8,12 @@ from collections import Counter
 
 import attrs
 import pytest
+from support.seeds import classes_of
 
 from penstock.daemon.conductor.sagas import credit_pools
 from penstock.daemon.conductor.state.model import Subscription
 from penstock.sim import files
 from penstock.sim.core import Link
-from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import MS_NS, PublisherScript, Scenario, SubscriberScript, host_ip
 from penstock.sim.world import run
 
@@ -73,7 +73,7 @@ def test_applications_with_the_same_number_share_one_client() -> None:
 
 def test_one_seed_in_twenty_has_each_kind_of_pool_and_spies_of_python_strategies() -> None:
     seeds = range(1, 401)
-    found = Counter(name for seed in seeds for name in generate(seed).classes)
+    found = Counter(name for seed in seeds for name in classes_of(seed))
     for name in (
         "pool: ipc", "pool: network", "pool: client", "pool: round_robin", "pool: fifo",
         "pool: weighted", "pool: deficit", "spies: fc=py",

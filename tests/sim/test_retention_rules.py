@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import attrs
 import pytest
 from support.old_core import OldCore, Patch
+from support.seeds import classes_of
 
-from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,
@@ -98,7 +98,7 @@ def test_a_new_daemon_keeps_the_limit() -> None:
 
 
 def seeds_with(kind: str) -> Iterator[int]:
-    found = (n for n in range(1, SEEDS + 1) if f"retention: {kind}" in generate(n).classes)
+    found = (n for n in range(1, SEEDS + 1) if f"retention: {kind}" in classes_of(n))
     for _, seed in zip(range(TRIED), found, strict=False):
         yield seed
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.old_core import OldCore, Patch
-
-from penstock.sim.generate.fuzz import generate
+from support.seeds import classes_of
 
 SEEDS = 2000
 #: Seeds of one kind that are run at most.
@@ -18,7 +17,7 @@ TRIED = 60
 
 def seeds_with(kind: str) -> Iterator[int]:
     names = {f"rules: {one}" for one in kind.split(", ")}
-    found = (n for n in range(1, SEEDS + 1) if names & set(generate(n).classes))
+    found = (n for n in range(1, SEEDS + 1) if names & set(classes_of(n)))
     for _, seed in zip(range(TRIED), found, strict=False):
         yield seed
 
