@@ -19,12 +19,16 @@ from typing import Any, Final
 import attrs
 
 from penstock.client import Client, Offer, Publication, connect
+from penstock.client._directory import daemon_directory
+from penstock.client._group_port import SOCKET_NAME as GROUPS_SOCKET
 from penstock.core.errors import InvalidArgument, PenstockError, TimeoutExpired
+from penstock.spark_bridge._listening import refusal
 from penstock.spark_bridge._sink_options import SinkOptions
 
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
 _CONNECT_PAUSE_S: Final = 0.1
+_ABSENT_S: Final = 0.5          # for a daemon that is just being started
 _KEPT: Final = 256
 
 
@@ -202,7 +206,8 @@ def _outlets() -> dict[tuple[int, str | None], Outlet]:
 
 def outlet(directory: str | None, timeout_s: float) -> Outlet:
     """Return the object that holds this process's publications on the daemon of a directory. If the
-    daemon is being restarted, wait until the new daemon answers.
+    daemon is being restarted, wait until the new daemon answers. If the directory has no socket of
+    a daemon, fail within a second.
 
     :raises SinkError: no daemon answers in time.
     """
@@ -213,18 +218,39 @@ def outlet(directory: str | None, timeout_s: float) -> Outlet:
         if found.wait_usable(deadline):
             return found
         forget(directory)
+    _await_daemon(directory, deadline)
     while True:
         try:
             made = _outlets()[key] = Outlet(directory)
             return made
         except PenstockError as error:
             if time.monotonic() > deadline:
-                place = directory or os.environ.get("PENSTOCK_DIR") or "the default directory"
-                raise SinkError(
-                    f"no penstock daemon for the sink in {place}: {error}; start one on every "
-                    "worker host, and set daemonDir or the workers' PENSTOCK_DIR"
-                ) from error
+                raise no_daemon(directory, str(error)) from error
         time.sleep(_CONNECT_PAUSE_S)
+
+
+def _await_daemon(directory: str | None, deadline: float) -> None:
+    """Wait until a daemon listens. A killed daemon leaves its socket behind, so the worker waits
+    for a new daemon. A directory without a socket is probably a wrong one.
+
+    :raises SinkError: no daemon listens in time.
+    """
+    path = daemon_directory(directory) / GROUPS_SOCKET
+    began = time.monotonic()
+    while (error := refusal(path)) is not None:
+        now = time.monotonic()
+        absent = isinstance(error, FileNotFoundError)
+        if now > deadline or (absent and now - began > _ABSENT_S):
+            raise no_daemon(directory, f"{path.name}: {error.strerror}") from error
+        time.sleep(_CONNECT_PAUSE_S)
+
+
+def no_daemon(directory: str | None, why: str) -> SinkError:
+    """Return the error for a directory without a daemon."""
+    return SinkError(
+        f"no penstock daemon for the sink in {daemon_directory(directory)}: {why}. Start a "
+        "daemon on every worker host, and set daemonDir or the workers' PENSTOCK_DIR"
+    )
 
 
 def forget(directory: str | None) -> None:

@@ -11,6 +11,8 @@ from uuid import UUID, uuid4
 
 import pyarrow as pa
 
+from penstock.core.errors import PenstockError
+from penstock.spark_bridge._one_line import hide
 from penstock.spark_bridge._sink_options import SinkOptions, check_schema, read_options
 
 if TYPE_CHECKING:
@@ -59,7 +61,11 @@ def _step(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from penstock.spark_bridge._sink import publish_task
 
-        sent = publish_task(options, batches, job=job)
+        try:
+            sent = publish_task(options, batches, job=job)
+        except PenstockError as error:
+            hide(error)
+            raise
         yield pa.RecordBatch.from_pydict(
             {
                 "host": pa.array([sent.host], pa.string()),

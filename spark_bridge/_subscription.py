@@ -37,6 +37,7 @@ from penstock.core.errors import (
     PenstockError,
 )
 from penstock.spark_bridge import _joints, _times
+from penstock.spark_bridge import _listening as listening
 from penstock.spark_bridge._offsets import Session
 from penstock.spark_bridge._options import Daemon, SourceOptions, StreamName
 from penstock.spark_bridge._owner import is_dead
@@ -118,15 +119,8 @@ def _connection_refused(daemon: Daemon) -> str | None:
             return f"{error}."
         return None
     path = daemon_directory(daemon.directory) / GROUPS_SOCKET
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
-            one.settimeout(_CONNECT_S)
-            one.connect(str(path))
-    except TimeoutError:
-        return None                 # a process listens, and is busy
-    except OSError as error:
-        return f"{path}: {error.strerror or error}."
-    return None
+    error = listening.refusal(path)
+    return None if error is None else f"{path}: {error.strerror or error}."
 
 
 def _unreachable(daemon: Daemon, why: str) -> str:
@@ -365,14 +359,20 @@ class Subscription:
         of the group.
         """
         wanted = {mark for text in marks.values() for mark in text.split()}
-        found: set[str] = set()
-        for control in self._controls:
-            with contextlib.suppress(GroupError):
-                found |= {
-                    group.name for group in control.groups()
-                    if f"{group.daemon_id:x}.{group.group_id:x}" in wanted
-                }
+        found = {
+            group.name for _daemon, group in self.groups()
+            if f"{group.daemon_id:x}.{group.group_id:x}" in wanted
+        }
         return sorted(found - {self._options.subscription})
+
+    def groups(self) -> list[tuple[int, GroupState]]:
+        """Return all groups of all daemons that answer, each with the number of its daemon in the
+        query's options."""
+        found: list[tuple[int, GroupState]] = []
+        for daemon, control in enumerate(self._controls):
+            with contextlib.suppress(GroupError):
+                found += [(daemon, group) for group in control.groups()]
+        return found
 
     def cut(self, want: Want, *, max_messages: int = 0) -> tuple[int, int]:
         """Return the position at which the batch must end in the session of ``want``, and the

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, PythonException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from support.hosts import PenstockHost
+from support.hosts import PenstockHost, penstock_host
 from support.java import needs_java
 from support.spark import local_session
 
 import penstock
 from penstock.spark_bridge import Committed, committed, publish
 from penstock.spark_bridge._assembler import CommittedPart
+from penstock.spark_bridge._outlet import SinkError, forget, outlet
 from penstock.spark_bridge._sink_options import NAMES
 
 pytestmark = [
@@ -291,12 +292,54 @@ def test_a_bad_option_is_named_before_anything_runs(
         ).option("streamId", 7).save()
 
 
-def test_no_daemon_is_named(spark: SparkSession, channel: str, tmp_path: Path) -> None:
-    away = {"daemonDir": str(tmp_path / "none"), "timeout": "300ms"}
-    with pytest.raises(AnalysisException, match="no penstock daemon for the sink in"):
-        save(numbers(spark, 10, 1), channel, **away)
-    with pytest.raises(PythonException, match="no penstock daemon for the sink in"):
-        save(numbers(spark, 10, 1), channel, **away, jobCommit="false")
+def stream_into(df: DataFrame, channel: str, options: dict[str, str], checkpoint: Path) -> None:
+    """A query that runs until it fails."""
+    query = (
+        df.writeStream.format("penstock").options(channel=channel, streamId="7", **options)
+        .option("checkpointLocation", str(checkpoint)).start()
+    )
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+@pytest.mark.parametrize("how", ["job", "tasks", "publish", "stream"])
+def test_no_daemon_is_named_on_the_first_line_and_the_timeout_is_not_waited_for(
+    spark: SparkSession, channel: str, tmp_path: Path, how: str
+) -> None:
+    """The time limit of the test is shorter than the option timeout."""
+    away = {"daemonDir": str(tmp_path / "none"), "timeout": "3600s"}
+    df = numbers(spark, 10, 1)
+    numbered = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
+    calls: dict[str, Callable[[], object]] = {
+        "job": lambda: save(df, channel, **away),
+        "tasks": lambda: save(df, channel, **away, jobCommit="false"),
+        "publish": lambda: publish(df, channel=channel, stream_id=7, **away).collect(),
+        "stream": lambda: stream_into(
+            numbered.selectExpr("cast(value as string) as value"), channel, away, tmp_path / "c"
+        ),
+    }
+    with pytest.raises((AnalysisException, PythonException, StreamingQueryException)) as caught:
+        calls[how]()
+    first, *rest = str(caught.value).strip().splitlines()
+    if first == "An exception was thrown from the Python worker:":      # Spark's own line
+        first = rest[0]
+    assert f"no penstock daemon for the sink in {tmp_path / 'none'}" in first
+
+
+def test_a_worker_waits_for_the_daemon_that_follows_a_killed_one(tmp_path: Path) -> None:
+    """A killed daemon leaves its sockets behind; a directory without them is another mistake."""
+    with penstock_host(tmp_path / "d") as host:
+        host.kill()
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(lambda: outlet(str(host.directory), 60.0))
+            with pytest.raises(SinkError, match="no penstock daemon"):
+                outlet(str(tmp_path / "none"), 60.0)
+            assert not found.done()
+            host.start()
+            assert found.result(60.0).client is not None
+        forget(str(host.directory))
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark-sink.md").read_text(encoding="utf-8")
