@@ -48,8 +48,8 @@ class Figures(StreamingQueryListener):
             print(
                 f"  behind by {found.get('lagMessages', 0)} messages, {found.get('lagBytes', 0)} "
                 f"bytes; held {found.get('heldSession') or 'no session'} for "
-                f"{found.get('heldMs', 0)} ms; {found.get('lostBytes', 0)} bytes lost in "
-                f"{found.get('losses', 0)} gaps"
+                f"{found.get('heldMs', 0)} ms by {found.get('culprit') or 'nobody'}; "
+                f"{found.get('lostBytes', 0)} bytes lost in {found.get('losses', 0)} gaps"
             )
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802

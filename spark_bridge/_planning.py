@@ -71,7 +71,10 @@ class Planning:
             lambda want, at, most: self._subscription.find(want, at, most, RESERVED_VALUE),
             required=options.read_committed is True, strict=options.fail_on_data_loss,
         )
-        self._progress = Progress(lambda want: self._subscription.cut(want)[1])
+        self._progress = Progress(
+            lambda want: self._subscription.cut(want)[1], self._subscription.groups,
+            name=options.subscription,
+        )
         self._view = View()
         self._available_now = False
         self._target: dict[Session, int] | None = None
@@ -467,10 +470,7 @@ class Planning:
         self._check(end.positions)
 
     def report(self) -> dict[str, Any]:
-        """Return the figures that Spark reports as the progress of the query. Examples are the end
-        positions of the logs, the distance of the query behind them, and the amount of data that
-        senders may still send.
-        """
+        """Return the figures that Spark reports as the progress of the query."""
         return self._progress.report(self._view, self._planned.positions, {
             "lostBytes": self._lost_bytes, "losses": len(self._said),
             "partsLeftOut": self._commits.broken,

@@ -8,27 +8,39 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from penstock.client import GroupError
+from penstock.client import GroupError, GroupState
 from penstock.spark_bridge._offsets import Session
 from penstock.spark_bridge._planner import Holding, View, Want
 
 _COUNT_S: Final = 1.0           # messages are counted no more often: a daemon walks the log for it
 _COUNT_BYTES: Final = 64 * 1024 * 1024
 _PART: Final = 32               # of a window: with less left, the sender is held
+_OTHERS_S: Final = 5.0          # all groups of a daemon are requested no more often
 
 
 class Progress:
-    """One for each query. The caller passes the function ``count``, which returns the number of
-    messages in a range of a session."""
+    """One for each query. The caller passes two functions. ``count`` returns the number of messages
+    in a range of a session. ``groups`` returns the states of all consumer groups, each with the
+    number of its daemon in the query's options."""
 
     def __init__(
-        self, count: Callable[[Want], int], clock: Callable[[], float] = time.monotonic
+        self,
+        count: Callable[[Want], int],
+        groups: Callable[[], Sequence[tuple[int, GroupState]]],
+        *,
+        name: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._count = count
+        self._groups = groups
+        self._name = name
         self._clock = clock
+        self._culprits: dict[Session, str] = {}
+        self._others: dict[tuple[int, int], tuple[int, str]] = {}
+        self._others_s = clock() - _OTHERS_S
         self._looked_s = clock()
         self._held_now: frozenset[Session] = frozenset()
         self._held_s: dict[Session, float] = {}
@@ -42,12 +54,38 @@ class Progress:
         for session in self._held_now:
             self._held_s[session] = self._held_s.get(session, 0.0) + now - self._looked_s
         self._looked_s = now
-        self._held_now = frozenset(
-            session for session, found in view.holdings.items()
-            if any(_window_left(h) < max(h.log.mtu, h.log.window_bytes // _PART) for h in found)
-            and not all(h.log.ended for h in found)
-        )
-        self._held_s = {s: held for s, held in self._held_s.items() if s in view.holdings}
+        self._culprits = {s: said for s, said in self._culprits.items() if s in view.holdings}
+        open_ = {
+            session: found for session, found in view.holdings.items()
+            if not all(h.log.ended for h in found)
+        }
+        culprits = {session: self._culprit(found) for session, found in open_.items()}
+        if not all(culprits.values()) and now - self._others_s >= _OTHERS_S:
+            self._others_s = now
+            self._others = _furthest_behind(self._groups())
+        for session, found in open_.items():
+            culprits[session] = culprits[session] or self._other(found)
+        held = {session: said for session, said in culprits.items() if said}
+        self._culprits |= held
+        self._held_now = frozenset(held)
+        self._held_s = dict.fromkeys(held, 0.0) | self._held_s
+        self._held_s = {s: held_s for s, held_s in self._held_s.items() if s in view.holdings}
+
+    def _culprit(self, found: Sequence[Holding]) -> str:
+        """Return the group of this query that holds the sender; empty: this query does not hold
+        it."""
+        tightest = min(found, key=_window_left)
+        return f"{self._name} on {tightest.host}" if _is_held(
+            tightest, tightest.log.committed
+        ) else ""
+
+    def _other(self, found: Sequence[Holding]) -> str:
+        """Return another group that holds the sender; empty: none of the known groups does."""
+        for holding in found:
+            committed, said = self._others.get((holding.daemon, holding.log.log_id), (None, ""))
+            if committed is not None and _is_held(holding, committed):
+                return said
+        return ""
 
     def report(
         self, view: View, planned: Mapping[Session, int], counters: Mapping[str, int]
@@ -70,6 +108,7 @@ class Progress:
             ),
             "heldMs": round(1000 * max(self._held_s.values(), default=0.0)),
             "heldSession": "" if longest is None else str(longest),
+            "culprit": "" if longest is None else self._culprits.get(longest, ""),
             "sessions": len(view.holdings),
         }.items()))
 
@@ -101,3 +140,22 @@ def _window_left(holding: Holding) -> int:
     """Bytes that the sender may still send."""
     log = holding.log
     return log.committed + log.window_bytes - log.end_position
+
+
+def _is_held(holding: Holding, committed: int) -> bool:
+    """Return whether the sender has nearly no window left behind the position ``committed``."""
+    log = holding.log
+    return committed + log.window_bytes - log.end_position < max(log.mtu, log.window_bytes // _PART)
+
+
+def _furthest_behind(
+    states: Sequence[tuple[int, GroupState]]
+) -> dict[tuple[int, int], tuple[int, str]]:
+    """Return for each log of each daemon the lowest position that a group has acknowledged, and the
+    name of that group."""
+    found: dict[tuple[int, int], tuple[int, str]] = {}
+    for daemon, state in states:
+        for log in state.logs:
+            key, entry = (daemon, log.log_id), (log.committed, f"{state.name} on {state.host}")
+            found[key] = min(found.get(key, entry), entry)
+    return found

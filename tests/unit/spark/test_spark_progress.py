@@ -16,6 +16,10 @@ def session(number: int) -> Session:
 
 
 def view(*ends: int, committed: int = 0, **fields: Any) -> View:
+    return View.of([(0, state("q", *ends, committed=committed, **fields))])
+
+
+def state(name: str, *ends: int, committed: int = 0, **fields: Any) -> GroupState:
     logs = [
         LogRange(**{
             "log_id": number + 1, "channel": "aeron:ipc", "stream_id": 7, "session_id": number,
@@ -24,17 +28,25 @@ def view(*ends: int, committed: int = 0, **fields: Any) -> View:
             "window_bytes": 65536, "time_index": [], **fields,
         }) for number, end in enumerate(ends)
     ]
-    return View.of([(0, GroupState(
-        name="q", channel="aeron:ipc", stream_id=7, group_id=5, daemon_id=1, daemon_epoch=1,
+    return GroupState(
+        name=name, channel="aeron:ipc", stream_id=7, group_id=5, daemon_id=1, daemon_epoch=1,
         host="h", expires_ns=1, warnings=[], unreliable=[], logs=logs,
-    ))])
+    )
 
 
 class Rig:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.counted: list[Want] = []
-        self.progress = Progress(self._count, clock=lambda: self.now_s)
+        self.groups: list[tuple[int, GroupState]] = []
+        self.requests = 0
+        self.progress = Progress(
+            self._count, self._groups, name="q", clock=lambda: self.now_s
+        )
+
+    def _groups(self) -> list[tuple[int, GroupState]]:
+        self.requests += 1
+        return self.groups
 
     def _count(self, want: Want) -> int:
         self.counted.append(want)
@@ -78,3 +90,30 @@ def test_a_session_that_has_ended_holds_nobody() -> None:
     rig.now_s += 2.0
     found = rig.report(view(65536, ended=True), 0)
     assert (found["heldMs"], found["heldSession"]) == (0, "")
+
+
+def test_the_group_that_holds_a_sender_is_named_also_when_it_is_another_querys() -> None:
+    rig = Rig()
+    assert rig.report(view(640), 640)["culprit"] == ""
+    rig.report(view(65536), 0)
+    rig.now_s += 1.0
+    assert rig.report(view(65536), 0)["culprit"] == "q on h"
+    rig.groups = [(0, state("q", 131072, committed=131072)), (0, state("slow", 131072)),
+                  (1, state("elsewhere", 131072))]
+    rig.now_s += 5.0
+    ours = view(131072, committed=131072, window_bytes=131072)
+    rig.report(ours, 131072)
+    rig.now_s += 20.0
+    found = rig.report(ours, 131072)
+    assert (found["culprit"], found["heldMs"]) == ("slow on h", 26_000)
+
+
+def test_other_groups_are_requested_seldom_and_not_while_the_query_itself_holds() -> None:
+    rig = Rig()
+    for _ in range(101):
+        rig.report(view(640), 640)
+        rig.now_s += 0.1
+    assert rig.requests in (2, 3)
+    rig = Rig()
+    rig.report(view(65536), 0)
+    assert rig.requests == 0
