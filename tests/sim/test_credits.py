@@ -122,8 +122,8 @@ WRONG = (
         idle_at_the_freeze(),
         Patch(
             file="ps_client_publication.c",
-            now="if (PS_LIKELY(ps_leased(pub->lease, word) > 0)) {",
-            old="if (PS_LIKELY(ps_leased(pub->lease, word) > -1)) {",
+            now="if (PS_UNLIKELY(!ps_lease_is_of(lease, word))) {",
+            old="if (PS_UNLIKELY(!ps_lease_is_of(lease, word) && lease == 0)) {",
         ),
         "",
     ),

@@ -230,7 +230,7 @@ WRONG = (
         "leaves what an earlier lap wrote in the reserved value of padding",
         small_terms(stamped("0", "8", "16", high=900)),
         Patch(
-            file="ps_client_publication.c",
+            file="ps_client_publication_term.c",
             now="        ps_frame_reserved(ps_frame_at(log, position), 0);\n",
             old="",
         ),

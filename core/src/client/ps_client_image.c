@@ -421,6 +421,7 @@ static int32_t ps_img_scan_term(ps_img_t *image, ps_message_t *out, int32_t limi
             break;
         }
         if (result == 2) {
+            image->uneven = true;
             image->assembling = 0; /* padding never lies in a message that is whole */
             if (PS_UNLIKELY(image->report_gaps) && ps_img_is_gap(&at, before)) {
                 if (count > 0) {
@@ -433,8 +434,13 @@ static int32_t ps_img_scan_term(ps_img_t *image, ps_message_t *out, int32_t limi
             }
             continue;
         }
-        if (PS_LIKELY((out[count].flags & PS_FLAG_UNFRAGMENTED) == PS_FLAG_UNFRAGMENTED ||
-                      !(flags & PS_POLL_ASSEMBLE))) {
+        if (PS_LIKELY((out[count].flags & PS_FLAG_UNFRAGMENTED) == PS_FLAG_UNFRAGMENTED)) {
+            image->assembling = 0;
+            count++;
+            continue;
+        }
+        image->uneven = true;
+        if (!(flags & PS_POLL_ASSEMBLE)) {
             image->assembling = 0;
             count++;
             continue;

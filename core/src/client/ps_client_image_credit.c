@@ -9,18 +9,31 @@ static void show_passed(ps_img_t *image)
     atomic_store_explicit(&image->subscriber->credit_passed, image->passed, memory_order_relaxed);
 }
 
-void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t handed)
+/* Counts what a poll passed and delivered, if it met padding or a fragment, or may have dropped
+ * messages. */
+__attribute__((noinline)) static int64_t count_passed(const ps_img_t *image, int64_t from,
+                                                      const ps_message_t *out, int32_t handed,
+                                                      int64_t *messages)
 {
-    int64_t messages = 0;
     int64_t bytes = 0;
+    *messages = 0;
     for (int32_t i = 0; i < handed; i++) {
-        messages += (out[i].flags & PS_FLAG_END) / PS_FLAG_END;
+        *messages += (out[i].flags & PS_FLAG_END) / PS_FLAG_END;
         bytes += out[i].position - out[i].start_position;
     }
     /* Messages without a break: the reader passed nothing else. */
-    const int64_t passed = bytes == image->delivered - from
-                               ? messages
-                               : ps_img_messages(image, from, image->delivered);
+    return bytes == image->delivered - from ? *messages
+                                            : ps_img_messages(image, from, image->delivered);
+}
+
+void ps_img_credit_polled(ps_img_t *image, int64_t from, const ps_message_t *out, int32_t handed)
+{
+    int64_t messages = handed > 0 ? handed : 0;
+    int64_t passed = messages;
+    if (PS_UNLIKELY(image->uneven || image->guarded)) {
+        image->uneven = false;
+        passed = count_passed(image, from, out, handed, &messages);
+    }
     if (passed == 0) {
         return;
     }

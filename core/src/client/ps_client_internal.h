@@ -121,6 +121,8 @@ struct ps_img {
                            * not yet returned (PS_CREDIT_HANDLES); `passed` counts the messages of
                            * these credits, too. */
     _Atomic int64_t leaked;
+    bool uneven;  /* True if a poll has passed padding or a fragment since the client last set this
+                   * field to false. Otherwise the poll passed one message with each frame. */
     bool guarded; /* True if the reader may skip unread data, because of `isolated` or `retention`.
                    */
     ps_retention_t retention;

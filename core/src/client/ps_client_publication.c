@@ -34,80 +34,6 @@ int64_t ps_pub_fail_unblocked(const ps_pub_t *pub, int64_t position)
                    (long long)position, pub->log.session_id);
 }
 
-/* ---- end of term ----------------------------------------------------------------------------- */
-
-/* Pads [offset, T) after this thread's reservation passed the end of the term. */
-static void ps_pub_pad_rest(const ps_pub_t *pub, int32_t term_count, int32_t offset)
-{
-    const ps_log_t *log = &pub->log;
-    const int32_t length = log->term_length - offset;
-    const int64_t position = ((int64_t)term_count << log->shift) + offset;
-    uint8_t *at = ps_log_at(log, position);
-    if (ps_pub_claim(pub, at, length)) {
-        /* Clear the reserved value: data of an earlier lap could look like a mark for dropped
-         * messages. */
-        ps_frame_reserved(ps_frame_at(log, position), 0);
-        /* Failure: the unblocker padded it already, with the same effect. */
-        ps_log_pad(log, position, length, ps_pub_claim_word(pub, length));
-    }
-}
-
-/* The last term is used up.  Unlike ADMIN_ACTION this code ends the call, so the sender must learn
- * of the padding here. */
-static int64_t ps_pub_end_of_stream(const ps_pub_t *pub, bool padded)
-{
-    if (padded) {
-        ps_pub_dirty(pub);
-    }
-    return PS_MAX_POSITION_EXCEEDED;
-}
-
-static PS_NOINLINE int64_t ps_pub_end_of_term(ps_pub_t *pub, int32_t term_count, int32_t term_id,
-                                              uint32_t offset)
-{
-    const ps_log_t *log = &pub->log;
-    const bool padded = offset < (uint32_t)log->term_length;
-    if (padded) {
-        ps_pub_pad_rest(pub, term_count, (int32_t)offset);
-    }
-    if (term_count == INT32_MAX) {
-        return ps_pub_end_of_stream(pub, padded);
-    }
-    ps_log_rotate(log, term_count, term_id);
-    return PS_ADMIN_ACTION;
-}
-
-static int64_t ps_pub_tail_word(int32_t term_id, int32_t offset)
-{
-    return (int64_t)ps_pair(offset, term_id);
-}
-
-static PS_NOINLINE int64_t ps_pub_exclusive_end_of_term(ps_pub_t *pub)
-{
-    const ps_log_t *log = &pub->log;
-    ps_log_meta_t *meta = log->meta;
-    const int32_t count = pub->term_count;
-    ps_pub_seal(pub, log->term_length);
-    atomic_store_explicit(&meta->tail[count % PS_PARTITIONS],
-                          ps_pub_tail_word(pub->term_id, log->term_length), memory_order_release);
-    const bool padded = pub->term_offset < log->term_length;
-    if (padded) {
-        ps_pub_pad_rest(pub, count, pub->term_offset);
-        pub->term_offset = log->term_length;
-    }
-    if (count == INT32_MAX) {
-        return ps_pub_end_of_stream(pub, padded);
-    }
-    pub->term_count = count + 1;
-    pub->term_id = ps_wrap_add(pub->term_id, 1);
-    pub->term_offset = 0;
-    pub->zeroed_to = 0;
-    atomic_store_explicit(&meta->tail[pub->term_count % PS_PARTITIONS],
-                          ps_pub_tail_word(pub->term_id, 0), memory_order_release);
-    atomic_store_explicit(&meta->active_term_count, pub->term_count, memory_order_release);
-    return PS_ADMIN_ACTION;
-}
-
 /* ---- reserving ------------------------------------------------------------------------------- */
 
 typedef struct ps_tail {
@@ -265,33 +191,54 @@ static void ps_cursor_copy(ps_cursor_t *cursor, uint8_t *to, size_t length)
     }
 }
 
-static PS_ALWAYS_INLINE int64_t ps_pub_publish_single(ps_pub_t *pub, const ps_iov_t *pieces,
-                                                      int32_t length, int64_t reserved_value,
-                                                      bool exclusive, bool special)
+/* How the publication of one message counts: the compiler makes code of its own for each. */
+typedef enum ps_admission {
+    PS_ADMIT_PLAIN,   /* the stream is not metered */
+    PS_ADMIT_CREDIT,  /* the word `spend` has counted the message */
+    PS_ADMIT_BY_FLAGS /* the flags of the stream decide */
+} ps_admission_t;
+
+static PS_ALWAYS_INLINE void ps_pub_count_admitted(ps_pub_t *pub, bool exclusive,
+                                                   ps_admission_t admission)
+{
+    if (admission == PS_ADMIT_BY_FLAGS) {
+        ps_pub_count_metered(pub, 1);
+    } else if (admission == PS_ADMIT_CREDIT) {
+        ps_pub_end_refusals(pub);
+    } else {
+        ps_pub_count_for(pub, 1, exclusive);
+    }
+}
+
+/* Publishes `length` bytes. Their source is a buffer, or an array of ps_iov_t if `pieces` is true.
+ * Returns true if *position is the position after the message; otherwise *position is the reason,
+ * which is never 0. */
+static PS_ALWAYS_INLINE bool ps_pub_publish_frame(ps_pub_t *pub, const void *source, bool pieces,
+                                                  int32_t length, int64_t reserved_value,
+                                                  bool exclusive, ps_admission_t admission,
+                                                  int64_t *position)
 {
     const int32_t frame_length = length + PS_HEADER_BYTES;
     const int32_t required = ps_align32(frame_length);
     ps_space_t space;
-    int64_t code;
-    if (PS_UNLIKELY(!(exclusive ? ps_pub_reserve_exclusive(pub, required, &space, &code)
-                                : ps_pub_reserve_shared(pub, required, &space, &code)))) {
-        return code;
+    if (PS_UNLIKELY(!(exclusive ? ps_pub_reserve_exclusive(pub, required, &space, position)
+                                : ps_pub_reserve_shared(pub, required, &space, position)))) {
+        return false;
     }
-    if (!exclusive && PS_UNLIKELY(!ps_pub_claim(pub, space.at, frame_length))) {
-        return PS_ADMIN_ACTION; /* the daemon padded over it before this claim: no message was
-                                 * published */
+    if (!exclusive && PS_UNLIKELY(!ps_pub_claim_shared(pub, space.at, frame_length))) {
+        *position = PS_ADMIN_ACTION; /* the daemon padded over it before this claim: no message was
+                                      * published */
+        return false;
     }
     /* Fetches the next lines early, because readers hold them from a lap ago or wait at the tail.
      * The address may lie beyond the term; the hint then does nothing. */
     ps_cpu_prefetch_write(space.at + PS_AHEAD_BYTES);
     ps_pub_header(pub, &space, 0, reserved_value);
-    if (PS_LIKELY((int64_t)pieces->length == length)) {
-        if (length > 0) {
-            ps_pub_copy(space.at + PS_HEADER_BYTES, pieces->data, (size_t)length);
-        }
-    } else {
-        ps_cursor_t cursor = { pieces, 0 };
+    if (pieces) {
+        ps_cursor_t cursor = { source, 0 };
         ps_cursor_copy(&cursor, space.at + PS_HEADER_BYTES, (size_t)length);
+    } else if (length > 0) {
+        ps_pub_copy(space.at + PS_HEADER_BYTES, source, (size_t)length);
     }
     if (exclusive) {
         /* release: a reader that sees the length sees the rest */
@@ -300,14 +247,22 @@ static PS_ALWAYS_INLINE int64_t ps_pub_publish_single(ps_pub_t *pub, const ps_io
                               memory_order_release);
     } else if (PS_UNLIKELY(!ps_pub_settle(pub, space.at, frame_length, frame_length,
                                           PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA))) {
-        return ps_pub_fail_unblocked(pub, space.position);
+        *position = ps_pub_fail_unblocked(pub, space.position);
+        return false;
     }
-    if (special) {
-        ps_pub_count_metered(pub, 1);
-    } else {
-        ps_pub_count(pub, 1);
-    }
-    return space.position + required;
+    ps_pub_count_admitted(pub, exclusive, admission);
+    *position = space.position + required;
+    return true;
+}
+
+/* Publishes pieces that fit one frame. */
+static int64_t ps_pub_publish_single(ps_pub_t *pub, const ps_iov_t *pieces, int32_t length,
+                                     int64_t reserved_value)
+{
+    int64_t position;
+    (void)ps_pub_publish_frame(pub, pieces, true, length, reserved_value, pub->exclusive,
+                               PS_ADMIT_BY_FLAGS, &position);
+    return position;
 }
 
 /* Length of the fragment that begins `ahead` bytes into the space of a message. */
@@ -394,8 +349,7 @@ int64_t ps_pub_publish_admitted(ps_pub_t *pub, const ps_iov_t *pieces, int64_t l
                                 int64_t reserved_value)
 {
     if (length <= pub->max_payload) {
-        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value, pub->exclusive,
-                                     true);
+        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value);
     }
     if (PS_UNLIKELY(length > pub->max_message)) {
         return ps_pub_fail_length(pub, length, pub->max_message);
@@ -407,8 +361,7 @@ int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                        int64_t reserved_value)
 {
     if (PS_LIKELY(length <= ps_pub_single_max(pub))) {
-        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value, pub->exclusive,
-                                     false);
+        return ps_pub_publish_single(pub, pieces, (int32_t)length, reserved_value);
     }
     return pub->policy != 0 ? ps_pub_publish_policed(pub, pieces, length, reserved_value)
                             : ps_pub_publish_open(pub, pieces, length, reserved_value);
@@ -434,57 +387,6 @@ int64_t ps_pub_publish_open(ps_pub_t *pub, const ps_iov_t *pieces, int64_t lengt
                                     : ps_pub_publish_admitted(pub, pieces, length, reserved_value);
 }
 
-/* Publishes a message from the lease, if that is in its epoch. 0: it is not. */
-static PS_ALWAYS_INLINE int64_t ps_pub_publish_leased(ps_pub_t *pub, const ps_iov_t *piece,
-                                                      int64_t reserved_value)
-{
-    ps_publication_slot_t *slot = pub->slot;
-    int64_t position = 0;
-    atomic_store_explicit(&slot->spending, 1, memory_order_relaxed);
-    /* The sender's barrier orders the mark before this load. */
-    atomic_signal_fence(memory_order_seq_cst);
-    const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_relaxed);
-    if (PS_LIKELY(ps_leased(pub->lease, word) > 0)) {
-        /* Release: a sender that sees the smaller lease sees the mark. */
-        atomic_store_explicit(&slot->lease, pub->lease - 1, memory_order_release);
-        position =
-            ps_pub_publish_single(pub, piece, (int32_t)piece->length, reserved_value, true, true);
-        if (PS_LIKELY(position > 0)) {
-            pub->lease--;
-        } else {
-            atomic_store_explicit(&slot->lease, pub->lease, memory_order_release);
-        }
-    }
-    atomic_store_explicit(&slot->spending, 0, memory_order_release);
-    return position;
-}
-
-/* Publishes a message of a shared stream with one credit. 0: there is none, or publishers are
- * admitted in another way now. */
-static PS_ALWAYS_INLINE int64_t ps_pub_publish_credited(ps_pub_t *pub, const ps_iov_t *piece,
-                                                        int64_t reserved_value)
-{
-    ps_publication_slot_t *slot = pub->slot;
-    int64_t position = 0;
-    uint32_t epoch = 0;
-    if (PS_UNLIKELY(atomic_load_explicit(&slot->metered, memory_order_acquire) !=
-                    (uint32_t)ps_pub_metered(pub))) {
-        return 0;
-    }
-    _Atomic uint64_t *place = ps_pub_spend_place(pub);
-    /* Stored before the credit is taken, as in ps_pub_take. */
-    atomic_store_explicit(place, ps_pub_spend_mark(pub, 1), memory_order_relaxed);
-    if (PS_LIKELY(ps_spend_credits(&slot->spend, &slot->ordinal_limit, 1, &epoch) > 0)) {
-        position =
-            ps_pub_publish_single(pub, piece, (int32_t)piece->length, reserved_value, false, true);
-        if (PS_UNLIKELY(position <= 0)) {
-            ps_spend_return_credits(&slot->spend, 1);
-        }
-    }
-    atomic_store_explicit(place, 0, memory_order_release);
-    return position;
-}
-
 static PS_ALWAYS_INLINE void ps_pub_offered(const ps_pub_t *pub, int64_t position)
 {
     if (PS_LIKELY(position > 0 || position == PS_ADMIN_ACTION || position == PS_E_UNBLOCKED)) {
@@ -506,43 +408,113 @@ static PS_NOINLINE int64_t ps_pub_offer_long(ps_pub_t *pub, const void *data, si
     return position;
 }
 
-/* Publishes one piece of a stream that is metered or under a policy, or a piece that is fragmented
- * or too long. The short path is that of a message of one frame with a credit. */
-static PS_NOINLINE int64_t ps_pub_offer_special(ps_pub_t *pub, const void *data, size_t length,
-                                                int64_t reserved_value)
+/* Offers of one frame have a function for each kind of stream: none looks at what another kind
+ * needs, and ps_pub_offer needs no stack frame. */
+static PS_ALWAYS_INLINE int64_t ps_pub_offer_plain(ps_pub_t *pub, const void *data, size_t length,
+                                                   int64_t reserved_value, bool exclusive)
 {
-    const ps_iov_t piece = { data, length };
-    int64_t position = 0;
-    const int32_t end = atomic_load_explicit(&pub->credited_end, memory_order_relaxed);
-    if (PS_LIKELY(length < (size_t)end)) {
-        if (!pub->exclusive) {
-            position = ps_pub_publish_credited(pub, &piece, reserved_value);
-        } else if ((uint32_t)pub->lease != 0) {
-            position = ps_pub_publish_leased(pub, &piece, reserved_value);
-        }
+    int64_t position;
+    if (PS_LIKELY(ps_pub_publish_frame(pub, data, false, (int32_t)length, reserved_value, exclusive,
+                                       PS_ADMIT_PLAIN, &position))) {
+        ps_pub_dirty(pub);
+    } else {
+        ps_pub_offered(pub, position);
     }
-    if (PS_UNLIKELY(position == 0)) {
+    return position;
+}
+
+static PS_NOINLINE int64_t ps_pub_offer_exclusive(ps_pub_t *pub, const void *data, size_t length,
+                                                  int64_t reserved_value)
+{
+    return ps_pub_offer_plain(pub, data, length, reserved_value, true);
+}
+
+static PS_NOINLINE int64_t ps_pub_offer_shared(ps_pub_t *pub, const void *data, size_t length,
+                                               int64_t reserved_value)
+{
+    return ps_pub_offer_plain(pub, data, length, reserved_value, false);
+}
+
+/* Publishes a message of an exclusive stream with a credit of the lease, if the lease has one and
+ * belongs to the epoch. */
+static PS_NOINLINE int64_t ps_pub_offer_leased(ps_pub_t *pub, const void *data, size_t length,
+                                               int64_t reserved_value)
+{
+    ps_publication_slot_t *slot = pub->slot;
+    const uint64_t lease = pub->lease;
+    int64_t position;
+    if (PS_UNLIKELY((uint32_t)lease == 0)) {
         return ps_pub_offer_long(pub, data, length, reserved_value);
     }
-    ps_pub_offered(pub, position);
+    atomic_store_explicit(&slot->spending, 1, memory_order_relaxed);
+    /* The sender's barrier orders the mark before this load. */
+    atomic_signal_fence(memory_order_seq_cst);
+    const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_relaxed);
+    if (PS_UNLIKELY(!ps_lease_is_of(lease, word))) {
+        atomic_store_explicit(&slot->spending, 0, memory_order_release);
+        return ps_pub_offer_long(pub, data, length, reserved_value);
+    }
+    /* Release: a sender that sees the smaller lease sees the mark. */
+    atomic_store_explicit(&slot->lease, lease - 1, memory_order_release);
+    if (PS_LIKELY(ps_pub_publish_frame(pub, data, false, (int32_t)length, reserved_value, true,
+                                       PS_ADMIT_CREDIT, &position))) {
+        pub->lease--;
+        atomic_store_explicit(&slot->spending, 0, memory_order_release);
+        ps_pub_dirty(pub);
+    } else {
+        atomic_store_explicit(&slot->lease, pub->lease, memory_order_release);
+        atomic_store_explicit(&slot->spending, 0, memory_order_release);
+        ps_pub_offered(pub, position);
+    }
+    return position;
+}
+
+/* Publishes a message of a shared stream with one credit, if there is one and publishers are still
+ * admitted by credits only. */
+static PS_NOINLINE int64_t ps_pub_offer_credited(ps_pub_t *pub, const void *data, size_t length,
+                                                 int64_t reserved_value)
+{
+    ps_publication_slot_t *slot = pub->slot;
+    int64_t position;
+    uint32_t epoch = 0;
+    if (PS_UNLIKELY(atomic_load_explicit(&slot->metered, memory_order_acquire) !=
+                    (uint32_t)ps_pub_metered(pub))) {
+        return ps_pub_offer_long(pub, data, length, reserved_value);
+    }
+    _Atomic uint64_t *place = ps_pub_spend_place(pub);
+    /* Stored before the credit is taken, as in ps_pub_take. */
+    atomic_store_explicit(place, ps_pub_spend_mark(pub, 1), memory_order_relaxed);
+    if (PS_UNLIKELY(ps_spend_credits(&slot->spend, &slot->ordinal_limit, 1, &epoch) <= 0)) {
+        atomic_store_explicit(place, 0, memory_order_release);
+        return ps_pub_offer_long(pub, data, length, reserved_value);
+    }
+    if (PS_LIKELY(ps_pub_publish_frame(pub, data, false, (int32_t)length, reserved_value, false,
+                                       PS_ADMIT_CREDIT, &position))) {
+        atomic_store_explicit(place, 0, memory_order_release);
+        ps_pub_dirty(pub);
+    } else {
+        ps_spend_return_credits(&slot->spend, 1);
+        atomic_store_explicit(place, 0, memory_order_release);
+        ps_pub_offered(pub, position);
+    }
     return position;
 }
 
 int64_t ps_pub_offer(ps_pub_t *pub, const void *data, size_t length, int64_t reserved_value)
 {
-    const int64_t gate = ps_pub_gate(pub);
-    if (PS_UNLIKELY(gate != 0)) {
-        return gate;
+    if (PS_UNLIKELY(!ps_pub_is_open(pub))) {
+        return ps_pub_refuse_shut(pub);
     }
-    const ps_iov_t piece = { data, length };
-    const int32_t single_max = ps_pub_single_max(pub);
-    if (PS_UNLIKELY(single_max < 0 || length > (size_t)single_max)) {
-        return ps_pub_offer_special(pub, data, length, reserved_value);
+    if (PS_LIKELY(length < (size_t)(ps_pub_single_max(pub) + 1))) {
+        return pub->exclusive ? ps_pub_offer_exclusive(pub, data, length, reserved_value)
+                              : ps_pub_offer_shared(pub, data, length, reserved_value);
     }
-    const int64_t position =
-        ps_pub_publish_single(pub, &piece, (int32_t)length, reserved_value, pub->exclusive, false);
-    ps_pub_offered(pub, position);
-    return position;
+    const int32_t end = atomic_load_explicit(&pub->credited_end, memory_order_relaxed);
+    if (PS_LIKELY(length < (size_t)end)) {
+        return pub->exclusive ? ps_pub_offer_leased(pub, data, length, reserved_value)
+                              : ps_pub_offer_credited(pub, data, length, reserved_value);
+    }
+    return ps_pub_offer_long(pub, data, length, reserved_value);
 }
 
 int64_t ps_pub_offerv(ps_pub_t *pub, const ps_iov_t *pieces, int32_t count, int64_t reserved_value)

@@ -125,23 +125,22 @@ bool ps_pub_has_failed(const ps_pub_t *pub);
 /* Counts the refusal; returns PS_FAILED. */
 int64_t ps_pub_refuse_failed(ps_pub_t *pub);
 
+/* Returns true if the publication is open and its daemon is alive. */
+static inline bool ps_pub_is_open(const ps_pub_t *pub)
+{
+    return !ps_client_forked(pub->client) &&
+           PS_LIKELY(!atomic_load_explicit(&pub->closed, memory_order_relaxed)) &&
+           PS_LIKELY(!atomic_load_explicit(&pub->client->daemon_away, memory_order_relaxed));
+}
+
+/* Returns the ps_offer_code of an offer if ps_pub_is_open has returned false. */
+int64_t ps_pub_refuse_shut(ps_pub_t *pub);
+
 /* Returns 0 if the publication is open and its daemon is alive; otherwise the ps_offer_code that
  * the offer must return. */
 static inline int64_t ps_pub_gate(ps_pub_t *pub)
 {
-    if (ps_client_forked(pub->client)) {
-        return ps_client_fail_forked();
-    }
-    if (PS_UNLIKELY(atomic_load_explicit(&pub->closed, memory_order_relaxed))) {
-        return PS_CLOSED;
-    }
-    if (PS_UNLIKELY(atomic_load_explicit(&pub->client->daemon_away, memory_order_relaxed))) {
-        if (ps_pub_has_failed(pub)) {
-            return ps_pub_refuse_failed(pub);
-        }
-        return ps_pub_refused(pub, PS_CAUSE_DAEMON_AWAY, PS_DAEMON_AWAY);
-    }
-    return 0;
+    return PS_LIKELY(ps_pub_is_open(pub)) ? 0 : ps_pub_refuse_shut(pub);
 }
 
 /* Notifies the sender after a commit, unless the stream is hot: the sender checks a hot stream in
@@ -163,13 +162,19 @@ static inline void ps_pub_dirty(const ps_pub_t *pub)
     }
 }
 
-/* Counts committed messages. */
-static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
+/* Ends the account of refused offers, because a message was accepted. */
+static inline void ps_pub_end_refusals(ps_pub_t *pub)
 {
     if (PS_UNLIKELY(atomic_load_explicit(&pub->refused_since_ns, memory_order_relaxed) != 0)) {
         ps_pub_accepted(pub);
     }
-    if (pub->exclusive) {
+}
+
+/* Counts committed messages. */
+static inline void ps_pub_count_for(ps_pub_t *pub, int64_t messages, bool exclusive)
+{
+    ps_pub_end_refusals(pub);
+    if (exclusive) {
         pub->ordinal += messages;
         atomic_store_explicit(&pub->slot->published_ordinal, pub->ordinal, memory_order_relaxed);
     } else {
@@ -183,10 +188,9 @@ static inline void ps_pub_count(ps_pub_t *pub, int64_t messages)
 static inline void ps_pub_count_metered(ps_pub_t *pub, int64_t messages)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
-        ps_pub_count(pub, messages);
-    } else if (PS_UNLIKELY(atomic_load_explicit(&pub->refused_since_ns, memory_order_relaxed) !=
-                           0)) {
-        ps_pub_accepted(pub);
+        ps_pub_count_for(pub, messages, pub->exclusive);
+    } else {
+        ps_pub_end_refusals(pub);
     }
 }
 
@@ -200,6 +204,18 @@ int64_t ps_pub_check_offer(ps_pub_t *pub, int64_t *position, int32_t *room, int6
 /* Reserves `required` (aligned) bytes of the log below the publisher limit. Returns 0 or a
  * ps_offer_code; PS_ADMIN_ACTION: the log was rotated to the next term. */
 int64_t ps_pub_reserve(ps_pub_t *pub, int32_t required, ps_space_t *space);
+/* Returns the word in which an exclusive publisher states the tail of a term. */
+static inline int64_t ps_pub_tail_word(int32_t term_id, int32_t offset)
+{
+    return (int64_t)ps_pair(offset, term_id);
+}
+
+/* Each function pads the rest of the term from the given offset on, and rotates the log. The
+ * functions are in a file of their own, so that the compiler never copies them into an offer.
+ * ps_pub_end_of_term is for shared publications. Returns PS_ADMIN_ACTION, or
+ * PS_MAX_POSITION_EXCEEDED after the last term. */
+int64_t ps_pub_end_of_term(ps_pub_t *pub, int32_t term_count, int32_t term_id, uint32_t offset);
+int64_t ps_pub_exclusive_end_of_term(ps_pub_t *pub);
 /* Publishes one message; the caller must then notify the sender with ps_pub_dirty. Returns the
  * position after the message, or a negative ps_offer_code or ps_error_code. */
 int64_t ps_pub_publish(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
@@ -280,17 +296,22 @@ static inline uint64_t ps_pub_claim_word(const ps_pub_t *pub, int32_t frame_leng
 
 /* Claims a frame for this client: writes the first word of the frame, which must have been zero.
  * Returns false if the daemon has already replaced the frame with padding. */
+static inline bool ps_pub_claim_shared(const ps_pub_t *pub, uint8_t *at, int32_t frame_length)
+{
+    uint64_t expected = 0;
+    return atomic_compare_exchange_strong_explicit(ps_frame_word((ps_frame_t *)(void *)at),
+                                                   &expected, ps_pub_claim_word(pub, frame_length),
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
 static inline bool ps_pub_claim(const ps_pub_t *pub, uint8_t *at, int32_t frame_length)
 {
-    _Atomic uint64_t *word = ps_frame_word((ps_frame_t *)(void *)at);
-    const uint64_t claimed = ps_pub_claim_word(pub, frame_length);
     if (pub->exclusive) {
-        atomic_store_explicit(word, claimed, memory_order_release);
+        atomic_store_explicit(ps_frame_word((ps_frame_t *)(void *)at),
+                              ps_pub_claim_word(pub, frame_length), memory_order_release);
         return true;
     }
-    uint64_t expected = 0;
-    return atomic_compare_exchange_strong_explicit(word, &expected, claimed, memory_order_acq_rel,
-                                                   memory_order_relaxed);
+    return ps_pub_claim_shared(pub, at, frame_length);
 }
 
 /* Commits a claim of `claimed` bytes, so that the claim becomes a complete frame. */

@@ -57,6 +57,18 @@ int64_t ps_pub_refused(ps_pub_t *pub, int32_t cause, int64_t code)
     return code;
 }
 
+int64_t ps_pub_refuse_shut(ps_pub_t *pub)
+{
+    if (ps_client_forked(pub->client)) {
+        return ps_client_fail_forked();
+    }
+    if (atomic_load_explicit(&pub->closed, memory_order_relaxed)) {
+        return PS_CLOSED;
+    }
+    return ps_pub_has_failed(pub) ? ps_pub_refuse_failed(pub)
+                                  : ps_pub_refused(pub, PS_CAUSE_DAEMON_AWAY, PS_DAEMON_AWAY);
+}
+
 int32_t ps_pub_refused_cause(const ps_pub_t *pub)
 {
     const ps_publication_slot_t *slot = pub->slot;

@@ -65,6 +65,13 @@ static inline int64_t ps_leased(uint64_t lease, uint64_t word)
     return lease >> 32 == ps_spend_epoch(word) && credits <= PS_LEASE_MOST ? credits : 0;
 }
 
+/* Returns true if the epoch of a publisher's own lease is the one in `word`. A word with the flag
+ * `revoked` belongs to a newer epoch. */
+static inline bool ps_lease_is_of(uint64_t lease, uint64_t word)
+{
+    return lease >> 32 == word >> PS_SPENT_BITS;
+}
+
 static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)
 {
     return (word & ~PS_SPENT_MASK) | ((word + (uint64_t)by) & PS_SPENT_MASK);
