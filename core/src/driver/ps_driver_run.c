@@ -108,10 +108,13 @@ static int32_t run_agents(ps_loop_t *loop, int64_t *now_ns)
 {
     int32_t work = 0;
     bool notify = false;
-    /* A paused publisher waits for consumers: what they state is read before more is sent. */
+    /* A paused publisher waits for consumers: what they state is read before more is sent. A
+     * returned credit leaves before the data of this host, so that a publisher has the credit when
+     * the answer to its message arrives. */
     const bool alone = loop->agent_count == 1; /* the sender may be another thread's */
-    const int32_t last =
-        !alone && ps_sender_is_paused(loop->driver->sender) ? loop->agent_count - 1 : 0;
+    const bool receives_first = !alone && (ps_sender_is_paused(loop->driver->sender) ||
+                                           ps_receiver_owes_credit(loop->driver->receiver));
+    const int32_t last = receives_first ? loop->agent_count - 1 : 0;
     for (int32_t i = 0; i < loop->agent_count; i++) {
         ps_agent_t *agent = loop->agents[last > 0 ? last - i : i];
         work += ps_agent_cycle(loop->driver, agent, *now_ns);

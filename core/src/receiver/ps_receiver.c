@@ -190,6 +190,7 @@ static int32_t run_hot(ps_receiver_t *receiver)
 {
     int32_t work = 0;
     int32_t kept = 0;
+    int32_t granting = 0;
 
     receiver->nak_due_ns = INT64_MAX;
     for (int32_t i = 0; i < receiver->n_hot; i++) {
@@ -203,9 +204,11 @@ static int32_t run_hot(ps_receiver_t *receiver)
         image->hot = stay || image->wake;
         if (image->hot) {
             receiver->hot[kept++] = image;
+            granting += image->credits.readers > 0;
         }
     }
     receiver->n_hot = kept;
+    receiver->n_granting = granting;
     return work;
 }
 
@@ -287,6 +290,16 @@ int64_t ps_receiver_next_deadline_ns(ps_receiver_t *receiver, int64_t now_ns)
 bool ps_receiver_is_busy(const ps_receiver_t *receiver)
 {
     return receiver->n_hot > 0;
+}
+
+bool ps_receiver_owes_credit(const ps_receiver_t *receiver)
+{
+    for (int32_t i = 0; receiver->n_granting > 0 && i < receiver->n_hot; i++) {
+        if (ps_image_credit_is_due(receiver->hot[i])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool ps_receiver_has_work(ps_receiver_t *receiver)

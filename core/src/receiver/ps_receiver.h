@@ -59,6 +59,8 @@ struct ps_receiver {
                           * unread data, or new datagrams. */
     int32_t n_images;
     int32_t n_hot;
+    int32_t n_granting; /* Number of hot images after the last duty cycle whose readers grant
+                         * credits. */
     int32_t images_limit;
     ps_half_open_t half_open;
     ps_pending_release_t *releases; /* releases_limit */

@@ -22,5 +22,8 @@ int64_t ps_receiver_next_deadline_ns(ps_receiver_t *receiver, int64_t now_ns);
 /* Returns true if some image is receiving data or waits for missing data. */
 bool ps_receiver_is_busy(const ps_receiver_t *receiver);
 bool ps_receiver_has_work(ps_receiver_t *receiver);
+/* Returns true if a reader of an image that is receiving data has returned as many credits as a
+ * status message must state at once. */
+bool ps_receiver_owes_credit(const ps_receiver_t *receiver);
 
 #endif

@@ -151,6 +151,9 @@ static int64_t run_turn(ps_sender_t *sender, bool *further)
         }
         bytes = ps_publication_turn(pub, sender->now_ns, &more);
         sender->awaits_window = sender->awaits_window || pub->window_shut;
+        sender->awaits_credit =
+            sender->awaits_credit ||
+            (pub->credits.binds && pub->sender_position >= pub->producer_position);
         if (more) {
             /* not served: it ages */
             const int64_t since_ns = bytes > 0 ? sender->now_ns : entry->since_ns;
@@ -273,6 +276,7 @@ static int32_t poll_endpoints(ps_sender_t *sender)
         sender->poll_cursor = sender->poll_cursor->next;
     }
     sender->awaits_window = sender->awaits_window && seen == 0;
+    sender->awaits_credit = sender->awaits_credit && seen == 0;
     sender->cycles_since_poll = 0;
     sender->bytes_since_poll = 0;
     sender->polled_ns = sender->now_ns;
@@ -371,12 +375,17 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
     if (timers_are_due(sender)) {
         run_timers(sender); /* before the turns: a timer may make one ready */
     }
+    /* Before the turns: a publisher that has the answer to its message then also has the credit. */
+    const bool early = sender->awaits_credit;
+    if (early) {
+        work += poll_endpoints(sender);
+    }
     int32_t turns = 0;
     const int64_t bytes = run_ready(sender, &turns);
     sender->cycles_since_poll++;
     sender->bytes_since_poll += bytes;
     work += bytes > 0 ? turns : 0;
-    if (poll_is_due(sender, bytes)) {
+    if (!early && poll_is_due(sender, bytes)) {
         work += poll_endpoints(sender);
     }
     work += run_watched(sender);

@@ -100,6 +100,9 @@ struct ps_sender {
                           * receiver. */
     bool awaits_window;  /* True if a publication waits for a receiver's window, and no poll has
                           * found a datagram since the wait began. */
+    bool
+        awaits_credit; /* True if a publication has sent all data and publishers have no credit, and
+                          * no poll has found a datagram since then. */
     int64_t scan_started_ns;
     int64_t min_due_ns;  /* no timer before this */
     int64_t scan_min_ns; /* Earliest due time that the running scan has found so far. */
