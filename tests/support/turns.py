@@ -24,10 +24,11 @@ from support import own_network
 WORKERS = 3
 #: Tests of one worker, by the beginnings of their paths; what takes longest begins first.
 GROUPS = {
+    # They share Spark's cluster, also with one that is alone: the worker that had it goes on here.
+    "tests/cluster/test_spark_": "cluster",
     "tests/native/": "native",
     "tests/unit/test_page_sizes.py": "native",      # they build in one folder
     "tests/loopback/test_spark_": "spark",          # they share a JVM
-    "tests/cluster/test_spark_": "cluster",         # they share Spark's cluster
     "tests/loopback/test_examples.py": "",
     "tests/loopback/test_demo.py": "",
     "tests/loopback/test_extras.py": "wheels",
