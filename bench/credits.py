@@ -79,7 +79,7 @@ def ratios(row: Row, pairs: int, seconds: float) -> list[float]:
 
 @click.command()
 @click.option("--pairs", type=click.IntRange(3), default=5, show_default=True)
-@click.option("--seconds", type=click.FloatRange(0.2), default=2.0, show_default=True)
+@click.option("--seconds", type=click.FloatRange(0.2), default=0.8, show_default=True)
 @click.option("--only", multiple=True, help="Start of a row's name; may repeat.")
 def main(pairs: int, seconds: float, only: tuple[str, ...]) -> None:
     """Measure each row with credits and without; fail if a median misses its bound."""
