@@ -3,13 +3,16 @@
 at best, and beside Spark's own Kafka source.
 
 The same records lie in a penstock log and in a Kafka topic, all in memory.  Each contender reads
-them whole, with all its columns, into a sink that does nothing; the contenders take turns, so that
-what else the machine does meets them all.
+them whole, with all its columns, into a sink that does nothing; the contenders take turns, in all
+orders, so that what else the machine does meets them all.  Before each turn Spark's JVM collects
+its garbage, which is then nobody's.  Beside the rate, each turn has its CPU time: that of this
+process, Spark, its workers, the daemon and the broker together.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -23,6 +26,7 @@ from typing import Any, Final
 
 import attrs
 import click
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock
@@ -38,6 +42,7 @@ STREAM: Final = 1001
 SUBSCRIPTION: Final = "bench"
 _START_S: Final = 30.0
 _TERM: Final = 512 * 1024 * 1024
+_WARM: Final = 3        # rounds that do not count
 _GOALS: Final = {"memory": 0.95, "kafka": 3.0}
 
 
@@ -134,35 +139,62 @@ def ours(options: dict[str, str]) -> list[Contender]:
 # ---- measuring -----------------------------------------------------------------------------------
 
 
-def read_all(df: DataFrame) -> float:
-    """Seconds to read everything into nothing."""
-    start = time.perf_counter()
+def cpu_s() -> float:
+    """CPU time of this process and of all that it started, also of what has ended since."""
+    me = psutil.Process()
+    total = 0.0
+    for process in (me, *me.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])       # its own, and of children that ended
+    return total
+
+
+def read_all(df: DataFrame) -> tuple[float, float]:
+    """Seconds to read everything into nothing, and seconds of CPU time."""
+    df.sparkSession._jvm.System.gc()
+    cpu, start = cpu_s(), time.perf_counter()
     df.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, cpu_s() - cpu
+
+
+@attrs.frozen
+class Turns:
+    """What was measured, by contender and round."""
+
+    rates: dict[str, list[float]]
+    cpu_ns: dict[str, list[float]]      # of a record
 
 
 def measure(
     spark: SparkSession, contenders: list[Contender], work: Work, rounds: int
-) -> dict[str, list[float]]:
-    """Records a second of each contender, round by round, after one that does not count."""
-    rates: dict[str, list[float]] = {one.name: [] for one in contenders}
-    for number in range(rounds + 1):
-        for one in contenders:
-            seconds = read_all(one.load(spark))
-            if number:
-                rates[one.name].append(work.records / seconds)
+) -> Turns:
+    """Records a second and CPU time a record of each contender, round by round.  Some rounds before
+    do not count: the JVM compiles, and each worker fills its memory."""
+    found = Turns({one.name: [] for one in contenders}, {one.name: [] for one in contenders})
+    for one in contenders:
+        if (count := one.load(spark).count()) != work.records:
+            raise BenchError(f"{one.name} gave {count} of {work.records} records")
+    orders = itertools.cycle(itertools.permutations(contenders))
+    for number in range(-_WARM, rounds):
+        for one in next(orders):
+            seconds, cpu = read_all(one.load(spark))
+            if number >= 0:
+                found.rates[one.name].append(work.records / seconds)
+                found.cpu_ns[one.name].append(cpu / work.records * 1e9)
                 click.echo(
-                    f"round {number}: {one.name:<10} {work.records / seconds:12,.0f} records/s",
+                    f"round {number + 1}: {one.name:<10} {work.records / seconds:12,.0f} "
+                    f"records/s {cpu / work.records * 1e9:8,.0f} ns of CPU time a record",
                     err=True,
                 )
-            elif (count := one.load(spark).count()) != work.records:
-                raise BenchError(f"{one.name} gave {count} of {work.records} records")
-    return rates
+    return found
 
 
-def summary(rates: dict[str, list[float]]) -> dict[str, Any]:
+def summary(
+    rates: dict[str, list[float]], cpu_ns: dict[str, list[float]] | None = None
+) -> dict[str, Any]:
     """Medians, and ours over each of the others: of the medians, and the median of the rounds."""
     middle = {name: median(values) for name, values in rates.items()}
+    cpu = {name: median(values) for name, values in (cpu_ns or {}).items()}
     ratios = {}
     for name, values in rates.items():
         if name != "penstock":
@@ -173,14 +205,14 @@ def summary(rates: dict[str, list[float]]) -> dict[str, Any]:
                 ),
                 "goal": _GOALS.get(name),
             }
-    return {"rates": rates, "medians": middle, "ratios": ratios}
+    return {"rates": rates, "medians": middle, "cpu_ns_a_record": cpu, "ratios": ratios}
 
 
 @click.command()
 @click.option("--records", type=click.IntRange(1), default=600_000, show_default=True)
 @click.option("--size", type=click.IntRange(1), default=100, show_default=True)
 @click.option("--partitions", type=click.IntRange(1), default=2, show_default=True)
-@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=10, show_default=True)
 @click.option("--kafka/--no-kafka", default=False, help="Spark's Kafka source, too.")
 @click.option("--output", type=click.Path(path_type=Path), default=RESULTS)
 def main(
@@ -199,10 +231,13 @@ def main(
             contenders.append(stack.enter_context(filled(work, payload)))
         spark = session(work, jars=jars)
         stack.callback(spark.stop)
-        found = summary(measure(spark, contenders, work, rounds))
+        turns = measure(spark, contenders, work, rounds)
+        found = summary(turns.rates, turns.cpu_ns)
     document = {"work": attrs.asdict(work), "load_average": os.getloadavg(), **found}
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(document, indent=1))
+    for name, cpu in found["cpu_ns_a_record"].items():
+        click.echo(f"{name}: {cpu:,.0f} ns of CPU time a record, median of {rounds} rounds")
     for name, ratio in found["ratios"].items():
         click.echo(
             f"penstock / {name}: {ratio['of_medians']:.2f} of medians, "
