@@ -129,7 +129,9 @@ class Jobs:
         self, *, query: str, source: dict[str, str], folder: str, checkpoint: str
     ) -> dict[str, Any]:
         """A file for each batch, with all that is known of its rows; a batch that comes again has
-        to be the same."""
+        to be the same. If the folder has a file ``hold``, the sink keeps the next batch after it
+        was saved, and names it in a file ``held``: Spark has not committed it yet. The sink goes on
+        when ``hold`` is gone; if there is a file ``fail``, it fails."""
         target = Path(folder)
         target.mkdir(exist_ok=True)
 
@@ -146,6 +148,13 @@ class Jobs:
             np.save(fresh, rows)
             os.replace(fresh, path)
             say("kept", batch=batch, rows=len(rows))
+            if rows.size and (target / "hold").exists():
+                (target / "held").write_text(str(batch))
+                while (target / "hold").exists():
+                    time.sleep(0.01)
+                if (target / "fail").exists():
+                    (target / "fail").unlink()
+                    raise OSError("the sink fails although it has the batch")
 
         def start() -> StreamingQuery:
             return (
