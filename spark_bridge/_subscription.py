@@ -119,8 +119,8 @@ def _connection_refused(daemon: Daemon) -> str | None:
             return f"{error}."
         return None
     path = daemon_directory(daemon.directory) / GROUPS_SOCKET
-    error = listening.refusal(path)
-    return None if error is None else f"{path}: {error.strerror or error}."
+    refusal = listening.refusal(path)
+    return None if refusal is None else f"{path}: {refusal.strerror or refusal}."
 
 
 def _unreachable(daemon: Daemon, why: str) -> str:
