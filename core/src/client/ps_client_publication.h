@@ -269,6 +269,13 @@ static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)
  */
 int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch);
 void ps_pub_taken(ps_pub_t *pub, uint32_t epoch);
+/* Before a publisher aborts a claim: states again, as ps_pub_take does, that the publisher has
+ * taken the claim's credit. The caller must call ps_pub_taken after it has returned the credit.
+ * Otherwise, the sender could return the credit of the aborted claim too. */
+void ps_pub_retake(ps_pub_t *pub, uint32_t epoch);
+/* Releases the ordinal of a claim that the daemon has padded over. If the ordinal is a credit, this
+ * function does nothing, because the sender returns the credits of such claims. */
+void ps_pub_untake_padded(ps_pub_t *pub, uint32_t epoch);
 /* Releases `count` ordinals that this publisher took for messages but did not use. */
 void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch);
 /* Sets the error text and returns PS_E_TOO_LONG. */

@@ -126,6 +126,22 @@ void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch)
     }
 }
 
+void ps_pub_retake(ps_pub_t *pub, uint32_t epoch)
+{
+    if (epoch == CREDITS) {
+        /* Before the release of the padding frame: a sender that sees the frame sees the mark. */
+        atomic_store_explicit(ps_pub_spend_place(pub), ps_pub_spend_mark(pub, 1),
+                              memory_order_relaxed);
+    }
+}
+
+void ps_pub_untake_padded(ps_pub_t *pub, uint32_t epoch)
+{
+    if (epoch != CREDITS) {
+        ps_pub_untake(pub, 1, epoch);
+    }
+}
+
 int64_t ps_pub_publish_metered(ps_pub_t *pub, const ps_iov_t *pieces, int64_t length,
                                int64_t reserved_value)
 {

@@ -313,7 +313,7 @@ int ps_pub_commit(ps_pub_t *pub, ps_claim_t *claim, int64_t reserved_value)
     }
     ps_frame_reserved((ps_frame_t *)(void *)at, reserved_value);
     if (!ps_pub_settle(pub, at, frame_length, frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_DATA)) {
-        ps_pub_untake(pub, 1, claim->epoch);
+        ps_pub_untake_padded(pub, claim->epoch);
         return (int)ps_pub_fail_unblocked(pub, claim->position - ps_align32(frame_length));
     }
     ps_pub_count_metered(pub, 1);
@@ -331,9 +331,13 @@ int ps_pub_abort(ps_pub_t *pub, ps_claim_t *claim)
     if (at == NULL) {
         return PS_E_INVALID;
     }
-    /* Failure: the daemon made the same PAD of it. */
-    ps_pub_settle(pub, at, frame_length, frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD);
-    ps_pub_untake(pub, 1, claim->epoch);
+    ps_pub_retake(pub, claim->epoch);
+    if (ps_pub_settle(pub, at, frame_length, frame_length, PS_FLAG_UNFRAGMENTED, PS_TYPE_PAD)) {
+        ps_pub_untake(pub, 1, claim->epoch);
+    } else { /* the daemon made the same PAD of it */
+        ps_pub_untake_padded(pub, claim->epoch);
+    }
+    ps_pub_taken(pub, claim->epoch);
     ps_pub_dirty(pub);
     return PS_OK;
 }

@@ -114,7 +114,9 @@ static void add_publication(rig_t *rig, const rig_options_t *options)
                                   .sparse = 1,
                                   .signal_eos = 1,
                                   .file_mode = 0600,
-                                  .type = options->exclusive ? PS_LOG_EXCLUSIVE : PS_LOG_CONCURRENT,
+                                  .type = options->sealed      ? PS_LOG_SEALED
+                                          : options->exclusive ? PS_LOG_EXCLUSIVE
+                                                               : PS_LOG_CONCURRENT,
                                   .reserve_terms = 3 };
     CHECK_EQ(ps_log_create(&log), PS_OK);
     CHECK_EQ(ps_log_map(rig->log_path, 0, &rig->log), PS_OK);
@@ -146,7 +148,7 @@ static void add_publication(rig_t *rig, const rig_options_t *options)
     if (options->reserved_position != 0) {
         params.reserved_position = options->reserved_position;
     }
-    params.exclusive = (uint8_t)options->exclusive;
+    params.exclusive = (uint8_t)(options->exclusive || options->sealed);
     params.spies_simulate_connection = (uint8_t)options->ssc;
     params.signal_eos = 1;
     params.channel_timestamp = options->timestamp_offset != 0;

@@ -63,6 +63,7 @@ typedef struct rig {
 typedef struct rig_options {
     int32_t kind;
     int32_t exclusive;
+    int32_t sealed; /* exclusive, and a successor may take over */
     int32_t ssc;
     int32_t window_bytes;      /* 0: T/2 */
     int64_t reserved_position; /* 0: everything */
