@@ -239,6 +239,15 @@ void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot)
     join_ready_set(client, publication_slot);
 }
 
+void ps_client_mark_dirty_again(const ps_client_t *client, int32_t publication_slot)
+{
+    const ps_publication_slot_t *slot = &client->shared->publications[publication_slot];
+    ps_client_mark_dirty(client, publication_slot);
+    if (atomic_load_explicit(&slot->dirty, memory_order_seq_cst) != PS_DIRTY_HOT) {
+        join_ready_set(client, publication_slot);
+    }
+}
+
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot)
 {
     ps_publication_slot_t *slot = &client->shared->publications[publication_slot];

@@ -60,6 +60,9 @@ void ps_client_kick(int32_t fd);
  * first sets the publication's word `dirty`, then the publication's bit in the dirty bitmap. The
  * sender clears first the bit, then `dirty`, and then checks the log. */
 void ps_client_mark_dirty(const ps_client_t *client, int32_t publication_slot);
+/* Notifies the sender even if the publication is marked dirty already: a publisher may have died
+ * after it marked the publication, before it notified the sender. */
+void ps_client_mark_dirty_again(const ps_client_t *client, int32_t publication_slot);
 /* Requests that the sender checks the positions of a publication although no message was published.
  * The sender wakes the stream's readers after a new message, but not after this request. */
 void ps_client_request_to_check(const ps_client_t *client, int32_t publication_slot);

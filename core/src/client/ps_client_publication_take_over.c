@@ -50,6 +50,6 @@ int64_t ps_pub_take_over(ps_pub_t *pub, int64_t from, int64_t ordinal)
     }
     pub->ordinal = ordinal + messages;
     atomic_store_explicit(&pub->slot->published_ordinal, pub->ordinal, memory_order_release);
-    ps_pub_dirty(pub);
+    ps_client_mark_dirty_again(pub->client, pub->slot_index);
     return messages;
 }

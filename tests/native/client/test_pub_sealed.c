@@ -147,6 +147,25 @@ static void a_successor_counts_what_was_published(void)
     stream_close(&stream);
 }
 
+/* The dead owner stopped between the mark and the notification of the sender. */
+static void a_successor_notifies_the_sender(void)
+{
+    stream_t stream;
+    stream_open(&stream, sealed);
+    ps_pub_t *dead = stream_pub(&stream);
+    const int32_t slot = stream.publication_slot;
+    ps_counter_set(stream.cnc, stream.limit, WINDOW);
+    CHECK_EQ(ps_pub_offer(dead, "x", 1, 0), 64);
+    CHECK_EQ(atomic_load(&stream.shared->publications[slot].dirty), PS_DIRTY_DATA);
+    atomic_store(&stream.shared->dirty[slot / 64], 0);
+    ps_pub_t *pub = stream_pub(&stream);
+    CHECK_EQ(ps_pub_take_over(pub, 0, 0), 1);
+    CHECK(atomic_load(&stream.shared->dirty[slot / 64]) == UINT64_C(1) << slot % 64);
+    ps_pub_close(dead);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
 static void a_successor_refuses_a_wrong_place(void)
 {
     stream_t stream;
@@ -267,6 +286,7 @@ int main(void)
     RUN(what_was_reserved_and_not_written_is_padded_in_one_piece);
     RUN(a_turn_that_was_begun_is_finished);
     RUN(a_successor_counts_what_was_published);
+    RUN(a_successor_notifies_the_sender);
     RUN(a_successor_refuses_a_wrong_place);
     RUN(an_owner_may_stop_anywhere);
     return 0;
