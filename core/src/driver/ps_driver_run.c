@@ -120,6 +120,9 @@ static int32_t run_agents(ps_loop_t *loop, int64_t *now_ns)
         work += ps_agent_cycle(loop->driver, agent, *now_ns);
         const int64_t end_ns = ps_monotonic_ns();
         const int64_t took_ns = end_ns - *now_ns;
+        if (agent->id == PS_AGENT_SENDER) {
+            ps_sender_end_cycle(loop->driver->sender, end_ns);
+        }
         if (took_ns > atomic_load_explicit(agent->max_cycle_ns, memory_order_relaxed)) {
             atomic_store_explicit(agent->max_cycle_ns, took_ns, memory_order_release);
         }

@@ -214,7 +214,8 @@ static int32_t run_watched(ps_sender_t *sender)
  * before the sender sees it. It also ends after a turn that left data, so that no publication
  * sends twice at one time of the clock: its index has one entry for a time.
  * If the thread seldom runs, a round of such cycles takes long: each publication then has
- * one turn a cycle, in the order of the bands, without regard to their weights. */
+ * one turn a cycle, in the order of the bands, without regard to their weights. The time of the
+ * cycle itself does not count: the many turns of a slow cycle would make the next cycle slow. */
 static int64_t run_ready(ps_sender_t *sender, int32_t *turns_done)
 {
     const int32_t waiting = sender->bands.waiting;
@@ -362,8 +363,12 @@ static PS_NOINLINE void run_timers(ps_sender_t *sender)
 int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
 {
     int32_t work = 0;
-    sender->slow = sender->bands.waiting > 0 && now_ns - sender->cycle_ns >= PS_SLOW_CYCLE_NS;
+    sender->slow = sender->bands.waiting > 0 && now_ns - sender->ended_ns >= PS_SLOW_CYCLE_NS;
+    if (sender->bands.waiting > 0 && now_ns - sender->cycle_ns >= PS_SLOW_CYCLE_NS) {
+        sender->delayed_ns = now_ns;
+    }
     sender->cycle_ns = now_ns;
+    sender->ended_ns = now_ns;
     sender->now_ns = now_ns > sender->now_ns ? now_ns : sender->now_ns;
     if (sender->released_publications != NULL || sender->released_endpoints != NULL) {
         ps_sender_emit_released(sender);
@@ -390,6 +395,11 @@ int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns)
     }
     work += run_watched(sender);
     return work;
+}
+
+void ps_sender_end_cycle(ps_sender_t *sender, int64_t end_ns)
+{
+    sender->ended_ns = end_ns;
 }
 
 int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns)
@@ -471,6 +481,7 @@ int ps_sender_create(const ps_context_t *context, ps_agent_t *agent, ps_sender_t
     sender->scan_index = -1;
     sender->scan_started_ns = INT64_MIN / 2;
     sender->polled_ns = INT64_MIN / 2;
+    sender->delayed_ns = INT64_MIN / 2;
     sender->min_due_ns = INT64_MAX;
     sender->scan_min_ns = INT64_MAX;
     /* In the simulator everything is one thread, and every run must be the same. */

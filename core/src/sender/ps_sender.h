@@ -24,8 +24,9 @@ enum {
     PS_TURN_BYTES = 128 * 1024, /* Largest number of bytes in a turn of one publication, if no other
                                  * publication waits. */
     PS_TURNS_PER_CYCLE = 32,
-    PS_SLOW_CYCLE_NS = 500 * 1000, /* If duty cycles begin at intervals of at least this time, each
-                                    * cycle serves all ready publications. */
+    PS_SLOW_CYCLE_NS = 500 * 1000, /* If at least this time passes between the end of a duty cycle
+                                    * and the next one, the next cycle serves all ready
+                                    * publications. */
     PS_POLL_RATIO = 6,             /* cycles between polls while sending */
     PS_POLL_BYTES = 64 * 1024, /* The sender also polls the sockets after it has sent this number of
                                 * bytes. */
@@ -69,7 +70,10 @@ struct ps_sender {
     ps_bands_t bands;
     int64_t turn_bytes; /* bound of the running turn */
     int64_t cycle_ns;   /* when the cycle began */
-    bool slow;          /* True if the previous duty cycle left data unsent and began at least
+    int64_t ended_ns;   /* When the last cycle ended. In the simulator a cycle takes no time. */
+    int64_t delayed_ns; /* Time of the last cycle that began at least PS_SLOW_CYCLE_NS after the
+                         * cycle before it although data waited. */
+    bool slow;          /* True if the previous duty cycle left data unsent and ended at least
                          * PS_SLOW_CYCLE_NS before this cycle. */
     int32_t again_count;
     ps_sender_again_t again[PS_TURNS_PER_CYCLE]; /* In slow cycles: publications that had a turn and

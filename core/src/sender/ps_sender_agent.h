@@ -20,6 +20,9 @@ void ps_sender_destroy(ps_sender_t *sender);
 void ps_sender_set_now(ps_sender_t *sender, int64_t now_ns);
 void ps_sender_on_command(ps_sender_t *sender, const ps_command_t *command);
 int32_t ps_sender_do_work(ps_sender_t *sender, int64_t now_ns);
+/* States when the duty cycle ended. Without the call, the sender assumes that the cycle took no
+ * time. */
+void ps_sender_end_cycle(ps_sender_t *sender, int64_t end_ns);
 /* Returns the time of the sender's next timer; INT64_MAX if no timer runs. A result of now_ns or
  * earlier means that work is due. */
 int64_t ps_sender_next_deadline_ns(ps_sender_t *sender, int64_t now_ns);

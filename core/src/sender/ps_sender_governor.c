@@ -75,8 +75,10 @@ void ps_sender_govern(ps_sender_t *sender)
         }
         return;
     }
-    /* After a cycle that another program delayed, all streams seem late; each has a turn in it. */
-    if (sender->slow && sender->now_ns < due_ns + PS_GOVERNOR_SAMPLE_NS) {
+    /* After a cycle that another program delayed, all streams seem late until they had turns. */
+    const int64_t settled_ns = sender->delayed_ns + sender->bands.round_ns;
+    if ((sender->slow || sender->now_ns < settled_ns) &&
+        sender->now_ns < due_ns + PS_GOVERNOR_SAMPLE_NS) {
         ps_sender_due(sender, sender->now_ns);
         return;
     }

@@ -187,6 +187,34 @@ static void test_retransmits_leave_a_slow_cycle_to_other_streams(void)
     close_many(many);
 }
 
+/* A cycle in which each stream has a turn takes longer than PS_SLOW_CYCLE_NS. It must not make the
+ * next cycle slow, or the weights would not hold any more. */
+static void test_a_slow_cycle_does_not_cause_the_next_one(void)
+{
+    many_t *many = open_many();
+    for (int32_t i = 0; i < 20; i++) {
+        (void)add_stream(many, PS_PRIORITY_AUTO);
+    }
+    connect_all(many, TERM / 2);
+    for (int32_t i = 0; i < many->count; i++) {
+        publish(many, many->pubs[i], TERM / 2);
+    }
+    cycle(many);
+    many->rig->now_ns += PS_SLOW_CYCLE_NS;
+    int64_t before = sent(many);
+    (void)ps_driver_step(many->rig->driver, many->rig->now_ns);
+    const int64_t all = sent(many) - before;
+    CHECK(all >= 19 * QUANTUM && 5 * all >= PS_SLOW_CYCLE_NS);
+    for (int32_t i = 0; i < 10; i++) { /* five nanoseconds a byte */
+        many->rig->now_ns += 5 * (sent(many) - before);
+        ps_sender_end_cycle(sender(many), many->rig->now_ns);
+        before = sent(many);
+        (void)ps_driver_step(many->rig->driver, many->rig->now_ns);
+        CHECK(sent(many) > before && sent(many) - before <= PS_BANDS_QUANTUM_MAX + FRAME);
+    }
+    close_many(many);
+}
+
 int main(void)
 {
     test_stated_priorities_share_by_the_weights_of_their_bands();
@@ -194,6 +222,7 @@ int main(void)
     test_a_stream_of_the_top_band_waits_for_two_quanta();
     test_streams_beyond_the_limit_of_hot_ones_share_equally();
     test_retransmits_leave_a_slow_cycle_to_other_streams();
+    test_a_slow_cycle_does_not_cause_the_next_one();
     test_a_saturating_relay_gets_its_share_beside_all_bands();
     test_a_saturating_relay_delays_the_top_band_by_two_quanta();
     return 0;

@@ -277,6 +277,37 @@ static void test_a_sample_waits_for_a_cycle_that_nobody_delayed(void)
     close_many(many);
 }
 
+/* A delay inside a cycle makes no slow cycle: the waiting streams have their turns in the next
+ * round, and the sender takes the sample after it. */
+static void test_a_sample_waits_for_the_round_after_a_delay(void)
+{
+    many_t *many = open_many();
+    for (int32_t i = 0; i < 10; i++) {
+        (void)add_stream(many, 0);
+    }
+    connect_all(many, TERM / 2);
+    set_pressure(many, 10);
+    const ps_driver_slot_t *slot = many->rig->shared->driver;
+    const int64_t taken_ns = atomic_load(&slot->pressure_ns);
+    many->rig->now_ns = taken_ns + 99 * MS;
+    for (int32_t i = 0; i < many->count; i++) {
+        publish(many, many->pubs[i], TERM / 2 - FRAME);
+    }
+    cycle(many);
+    many->rig->now_ns += 2 * MS;
+    ps_sender_end_cycle(sender(many), many->rig->now_ns);
+    cycle(many);
+    const int64_t delayed_ns = many->rig->now_ns;
+    while (many->rig->now_ns < delayed_ns + sender(many)->bands.round_ns) {
+        CHECK(sender(many)->bands.waiting > 0);
+        CHECK_EQ(atomic_load(&slot->pressure_ns), taken_ns);
+        cycle(many);
+    }
+    run(many, 2 * MS);
+    CHECK(atomic_load(&slot->pressure_ns) > taken_ns);
+    close_many(many);
+}
+
 int main(void)
 {
     test_a_partial_datagram_waits_as_long_as_pressure_says();
@@ -284,6 +315,7 @@ int main(void)
     test_a_relayed_stream_is_not_deferred();
     test_the_end_of_a_stream_is_never_deferred();
     test_a_sample_waits_for_a_cycle_that_nobody_delayed();
+    test_a_sample_waits_for_the_round_after_a_delay();
     test_the_sample_is_shown();
     test_the_wait_for_a_turn_counts();
     test_a_closed_window_is_the_cause_of_a_deferred_stream();
