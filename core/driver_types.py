@@ -343,6 +343,7 @@ class SubscriberParams:
     frozen: bool = False                # it joins with its credits withheld
     isolated: bool = False              # the stream does not wait for it beyond its depth
     depth_bytes: int = 0                # 0: a quarter of the window
+    depth_messages: int = 0             # 0: no limit in messages
 
 
 @attrs.frozen(kw_only=True)

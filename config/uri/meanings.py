@@ -181,9 +181,9 @@ MEANINGS: Final[dict[str, Meaning]] = {
         "backpressure.default_policy"),
     "ps-sub-depth": Meaning(
         "S", "with `independent` or `drop_oldest`: if the subscription is more than this number of "
-        "bytes behind, the stream no longer waits for it; at most half of the subscription's "
-        "window",
-        "backpressure.default_queue_depth"),
+        "bytes (`64k`) or messages (`100msg`) behind, the stream no longer waits for it. `64k,"
+        "100msg` states both. A number of bytes is at most half of the subscription's window",
+        "backpressure.default_queue_depth", accepted="64k, 100msg or 64k,100msg"),
     "ps-credit-policy": Meaning(
         "S", "rule that [divides](credits.md#several-publishers) the credits among publishers: "
         "`round_robin`, `fifo`, `weighted`, `deficit`. Without this parameter, each publisher "

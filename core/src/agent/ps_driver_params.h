@@ -84,6 +84,7 @@ typedef struct ps_subscriber_params {
     int64_t depth_bytes; /* for an isolated reader: the stream does not wait for the reader once the
                           * reader is this number of bytes behind the leading reader; 0: a quarter
                           * of the window */
+    int64_t depth_messages; /* the same as a number of messages; 0: no limit in messages */
 } ps_subscriber_params_t;
 
 /* A change of the credits that a reader grants. */

@@ -226,6 +226,18 @@ static ps_found_t boundary_from(const ps_img_t *image, int64_t position, int64_t
     return found;
 }
 
+/* Returns the position at which the newest depth_bytes before `newest` begin. If the reader also
+ * has a depth in messages, returns the higher one of the two positions. The agent may have stored
+ * skip_from after `newest`. */
+static int64_t newest_from(const ps_img_t *image, int64_t newest)
+{
+    const int64_t from = newest - image->isolated->depth_bytes;
+    const int64_t messages =
+        atomic_load_explicit(&image->subscriber->skip_from, memory_order_relaxed);
+    const int64_t stated = messages < newest ? messages : newest;
+    return stated > from ? stated : from;
+}
+
 /* Returns the position at which an outrun reader continues, and the messages below it. `mark` is
  * the mark at the begin of the search. */
 static ps_found_t place_to_continue(const ps_img_t *image, int64_t mark)
@@ -235,7 +247,7 @@ static ps_found_t place_to_continue(const ps_img_t *image, int64_t mark)
     if (mark > newest || image->log.term_length > INT64_MAX - newest) {
         return (ps_found_t){ -1, -1, mark }; /* no daemon writes this */
     }
-    const int64_t target = isolated->skips ? newest - isolated->depth_bytes : mark;
+    const int64_t target = isolated->skips ? newest_from(image, newest) : mark;
     const int64_t near = target - image->log.term_length / INDEX_PARTS;
     ps_found_t found = { -1, -1, mark };
     if (near > mark) {
@@ -271,7 +283,7 @@ static ps_found_t place_of_newest(const ps_img_t *image, int64_t newest)
 {
     const int64_t at = image->delivered;
     const ps_found_t here = { at, image->isolated->ordinal, at };
-    const int64_t target = newest - image->isolated->depth_bytes;
+    const int64_t target = newest_from(image, newest);
     const int64_t near = target - image->log.term_length / INDEX_PARTS;
     const int64_t longest = near - 2 * image->max_message_bytes; /* headers included */
     ps_found_t from = near > here.position ? boundary_from(image, near, newest) : here;
@@ -343,7 +355,9 @@ int32_t ps_img_skip_lagged(ps_img_t *image, const ps_img_before_t *before)
     }
     const ps_subscriber_slot_t *slot = image->subscriber;
     const int64_t late = atomic_load_explicit(&slot->late, memory_order_relaxed);
-    if (late <= before->delivered || late - before->delivered <= isolated->depth_bytes) {
+    const int64_t from = atomic_load_explicit(&slot->late_from, memory_order_relaxed);
+    if (late <= before->delivered ||
+        (late - before->delivered <= isolated->depth_bytes && from <= before->delivered)) {
         return 1;
     }
     const int64_t newest = atomic_load_explicit(&slot->skip_to, memory_order_relaxed);

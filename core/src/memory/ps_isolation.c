@@ -3,6 +3,8 @@
 
 #include "ps_frame.h"
 
+enum { COUNT_FRAMES = 4096 }; /* of one call of ps_isolation_count */
+
 void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, int64_t depth_bytes,
                        int64_t window_bytes)
 {
@@ -15,17 +17,103 @@ void ps_isolation_init(ps_isolation_t *isolation, ps_subscriber_slot_t *slot, in
     isolation->seen = 0;
     isolation->seen_ns = 0;
     isolation->lagged = false;
+    isolation->messages.on = false;
     isolation->noted = false;
     isolation->reported = false;
     isolation->reported_ns = INT64_MIN / 2;
     atomic_store_explicit(&slot->lagged, 0, memory_order_relaxed);
 }
 
+void ps_isolation_limit(ps_isolation_t *isolation, int64_t depth_messages, int64_t most,
+                        int64_t position)
+{
+    ps_isolation_messages_t *messages = &isolation->messages;
+    const ps_isolation_cursor_t here = { position, 0 };
+    const int64_t depth = depth_messages > 0 ? depth_messages : INT64_MAX;
+
+    *messages = (ps_isolation_messages_t){ .on = depth_messages > 0 || most > 0,
+                                           .depth = depth,
+                                           .waits = depth,
+                                           .end = here,
+                                           .newest = here,
+                                           .lagged = here,
+                                           .caught = here };
+    if (most > 0 && most / 2 < depth) {
+        messages->waits = most / 2;
+    }
+}
+
+/* Moves a cursor behind one frame. Returns false if no complete frame is there. */
+static bool pass_frame(ps_isolation_cursor_t *cursor, const ps_log_t *log, int64_t to)
+{
+    const ps_frame_t *frame = ps_frame_at(log, cursor->position);
+    const int64_t length = ps_frame_length_acquire(frame);
+    const int64_t span = ps_align32_64(length);
+
+    if (length < PS_HEADER_BYTES || span > log->term_length - (cursor->position & log->term_mask) ||
+        span > to - cursor->position) {
+        return false;
+    }
+    cursor->messages += frame->type == PS_TYPE_DATA ? ps_frame_messages(frame) : 0;
+    cursor->position += span;
+    return true;
+}
+
+/* Moves a cursor until at most `unread` messages end between it and the end of the count. */
+static void follow(ps_isolation_cursor_t *cursor, const ps_isolation_messages_t *messages,
+                   const ps_log_t *log, int64_t unread)
+{
+    while (messages->end.messages - cursor->messages > unread &&
+           pass_frame(cursor, log, messages->end.position)) {
+    }
+}
+
+bool ps_isolation_count(ps_isolation_t *isolation, const ps_log_t *log, int64_t available)
+{
+    ps_isolation_messages_t *messages = &isolation->messages;
+    int32_t frames = 0;
+
+    if (!messages->on) {
+        return false;
+    }
+    /* A cursor more than a term behind may be in memory that the writer uses again. The depth in
+     * bytes is less than a term, so the reader is lagged there without a count. */
+    const int64_t least = available - log->term_length;
+    if (messages->newest.position < least || messages->lagged.position < least ||
+        messages->caught.position < least) {
+        const int64_t waits = messages->waits;
+        ps_isolation_limit(isolation, messages->depth == INT64_MAX ? 0 : messages->depth, 0,
+                           available);
+        messages->on = true;
+        messages->waits = waits;
+        return false;
+    }
+    while (frames < COUNT_FRAMES && messages->end.position < available &&
+           pass_frame(&messages->end, log, available)) {
+        frames++;
+    }
+    follow(&messages->newest, messages, log, messages->depth);
+    follow(&messages->lagged, messages, log, messages->waits);
+    follow(&messages->caught, messages, log, messages->waits / 2);
+    return frames == COUNT_FRAMES && messages->end.position < available;
+}
+
+/* True if more messages lie between the position and the end of the count than the cursor allows.
+ * Until the cursor has moved, the count does not know more messages than that. */
+static bool exceeds(const ps_isolation_cursor_t *cursor, int64_t position)
+{
+    return cursor->messages > 0 && position < cursor->position;
+}
+
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader)
 {
     const int64_t behind = leader - position;
-    const bool lagged =
-        isolation->lagged ? behind > isolation->depth_bytes / 2 : behind >= isolation->depth_bytes;
+    const ps_isolation_messages_t *messages = &isolation->messages;
+    const bool lagged = isolation->lagged
+                            ? behind > isolation->depth_bytes / 2 ||
+                                  (messages->on && exceeds(&messages->caught, position))
+                            : behind >= isolation->depth_bytes ||
+                                  (messages->on && exceeds(&messages->lagged, position));
 
     if (lagged == isolation->lagged) {
         return false;
@@ -33,6 +121,19 @@ bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t lead
     isolation->lagged = lagged;
     atomic_store_explicit(&isolation->slot->lagged, lagged, memory_order_relaxed);
     return true;
+}
+
+static void raise_to(_Atomic int64_t *cell, int64_t position)
+{
+    if (position > atomic_load_explicit(cell, memory_order_relaxed)) {
+        atomic_store_explicit(cell, position, memory_order_relaxed);
+    }
+}
+
+/* Returns the position from which `depth` messages lie before the end of the data; 0: unknown. */
+static int64_t newest_of(const ps_isolation_messages_t *messages)
+{
+    return messages->newest.messages > 0 ? messages->newest.position : 0;
 }
 
 /* Each look that is PS_ISOLATION_LATE_NS after the noted one states what was noted, and is noted
@@ -45,6 +146,10 @@ static void state_late(ps_isolation_t *isolation, int64_t newest, int64_t now_ns
     if (isolation->seen > atomic_load_explicit(&isolation->slot->late, memory_order_relaxed)) {
         atomic_store_explicit(&isolation->slot->late, isolation->seen, memory_order_relaxed);
     }
+    if (isolation->messages.on) {
+        raise_to(&isolation->slot->late_from, isolation->messages.seen_newest);
+        isolation->messages.seen_newest = newest_of(&isolation->messages);
+    }
     isolation->seen = newest;
     isolation->seen_ns = now_ns;
 }
@@ -56,6 +161,9 @@ void ps_isolation_mark(ps_isolation_t *isolation, int64_t mark, int64_t newest, 
     /* skip_to first: a client that sees the mark also sees a position that is not below. */
     if (newest > atomic_load_explicit(&slot->skip_to, memory_order_relaxed)) {
         atomic_store_explicit(&slot->skip_to, newest, memory_order_relaxed);
+    }
+    if (isolation->messages.on) {
+        raise_to(&slot->skip_from, newest_of(&isolation->messages));
     }
     state_late(isolation, newest, now_ns);
     if (mark > atomic_load_explicit(&slot->overwritten, memory_order_relaxed)) {

@@ -348,6 +348,9 @@ typedef struct ps_subscriber_slot {
                                                * below this position; 0 for other readers */
     _Atomic int64_t late; /* for an isolated reader: the reader is late while it has not read up to
                            * this position (ps_isolation.h); the position is at most skip_to */
+    _Atomic int64_t late_from; /* for a reader with a depth in messages: position of the oldest of
+                                * the `depth` messages before `late`; 0: none */
+    _Atomic int64_t skip_from; /* the same before skip_to */
     /* Cache line of this reader's agent (ps_credit.h): the receiver if the reader reads an image,
      * otherwise the sender */
     alignas(PS_LINE) _Atomic int64_t credits; /* N, 0: grants none */

@@ -75,6 +75,15 @@ static void remove_image(ps_receiver_t *receiver, ps_image_t *image, bool keep)
     ps_receiver_release(receiver, PS_KIND_IMAGE, image->params.id, 0);
 }
 
+static void limit_messages(const ps_image_t *image, ps_image_subscriber_t *reader,
+                           int64_t depth_messages)
+{
+    const int64_t position = ps_image_position_of(image, reader);
+    ps_isolation_limit(&reader->isolation, depth_messages, 0,
+                       position >= image->free_to && position <= image->position ? position
+                                                                                 : image->position);
+}
+
 static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *params)
 {
     ps_image_subscriber_t *subscriber;
@@ -94,6 +103,7 @@ static void add_subscriber(ps_image_t *image, const ps_subscriber_params_t *para
         ps_isolation_init(&subscriber->isolation,
                           &image->receiver->shared->subscribers[params->slot], params->depth_bytes,
                           image->params.window_bytes);
+        limit_messages(image, subscriber, params->depth_messages);
         ps_isolation_mark(&subscriber->isolation, image->free_to, image->position,
                           image->receiver->now_ns);
         image->n_isolated++;

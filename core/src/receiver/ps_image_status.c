@@ -89,12 +89,12 @@ static PS_NOINLINE void look_at_isolated(ps_image_t *image)
     atomic_store_explicit(&image->leader, leader, memory_order_relaxed);
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         ps_image_subscriber_t *subscriber = &image->subscribers[i];
-
         if (subscriber->isolation.slot == NULL) {
             continue;
         }
         subscriber->position = subscriber->cell;
         const int64_t position = ps_image_position_of(image, subscriber);
+        (void)ps_isolation_count(&subscriber->isolation, &image->log, leader);
         (void)ps_isolation_step(&subscriber->isolation, position, leader);
         if (subscriber->isolation.lagged && image->state == PS_IMAGE_ACTIVE) {
             subscriber->position = &image->leader;

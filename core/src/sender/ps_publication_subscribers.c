@@ -49,10 +49,19 @@ void ps_publication_wake_clients(ps_publication_t *pub)
     }
 }
 
+/* Returns the end of the data that readers can read at least; an open claim lies above it. */
+static int64_t available_of(const ps_publication_t *pub)
+{
+    return pub->endpoint != NULL ? pub->sender_position : pub->committed_position;
+}
+
 /* Returns true if the stream does not wait for an isolated reader. When the publication has ended
  * nothing is written any more, and each reader reads the rest. */
 static bool is_lagged(ps_publication_t *pub, ps_publication_subscriber_t *reader)
 {
+    if (ps_isolation_count(&reader->isolation, &pub->log, available_of(pub))) {
+        pub->counting_behind = true;
+    }
     if (ps_isolation_step(&reader->isolation, reader->position, pub->producer_position) &&
         !reader->isolation.lagged) { /* a leader is not watched */
         ps_sender_watch(ps_publication_sender(pub), pub);
@@ -108,12 +117,6 @@ static int64_t leader_of(const ps_publication_t *pub)
     return pub->endpoint != NULL ? pub->producer_position : pub->committed_position;
 }
 
-/* Returns the end of the data that readers can read at least; an open claim lies above it. */
-static int64_t available_of(const ps_publication_t *pub)
-{
-    return pub->endpoint != NULL ? pub->sender_position : pub->committed_position;
-}
-
 /* Readers that may be outrun learn which memory may be written over: until positions are read again
  * nothing is cleaned above one term below the slowest reader. */
 static void mark_isolated(ps_publication_t *pub, int64_t slowest)
@@ -135,6 +138,7 @@ static void mark_isolated(ps_publication_t *pub, int64_t slowest)
 __attribute__((noinline)) static void leave_out_lagged(ps_publication_t *pub)
 {
     int64_t slowest = INT64_MAX, fastest = INT64_MIN;
+    pub->counting_behind = false;
     if (pub->endpoint == NULL) {
         count_committed(pub);
     }
@@ -266,6 +270,17 @@ static int64_t first_ordinal(const ps_publication_t *pub, int64_t now_ns)
     return pub->committed_ordinal < 0 && by_time < behind_last ? behind_last : by_time;
 }
 
+/* A reader that would hold the publishers at their depth in messages is left out at half of it, as
+ * at half of the window. */
+static void limit_messages(ps_publication_t *pub, ps_publication_subscriber_t *reader,
+                           int64_t depth_messages)
+{
+    const int64_t available = pub->endpoint != NULL ? pub->sender_position : pub->consumer_position;
+    const bool has = reader->position >= pub->clean_position && reader->position <= available;
+    ps_isolation_limit(&reader->isolation, depth_messages, pub->params.depth_messages,
+                       has ? reader->position : available);
+}
+
 bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params_t *params,
                                int64_t now_ns)
 {
@@ -287,6 +302,7 @@ bool ps_publication_add_reader(ps_publication_t *pub, const ps_subscriber_params
         ps_isolation_init(&subscriber->isolation,
                           &pub->context->params.shared->subscribers[params->slot],
                           params->depth_bytes, pub->window_bytes);
+        limit_messages(pub, subscriber, params->depth_messages);
         if (pub->isolated++ == 0) {
             pub->committed_position = pub->consumer_position;
             pub->committed_ordinal = first_ordinal(pub, now_ns);

@@ -48,27 +48,26 @@ def with_isolation(
     return attrs.evolve(
         plan, tether=True, isolation=_ISOLATION[policy],
         depth_bytes=_depth(parsed, channel, settings, plan),
+        depth_messages=settings.default_depth_messages if parsed.ps_sub_depth is None
+        else parsed.ps_sub_depth.messages,
     )
 
 
 def _depth(
     parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, plan: SubscriptionPlan
 ) -> int:
-    """Return the bytes that the subscription may be behind; 0: a quarter of the window. On IPC and
-    for a spy the publication window bounds it, which the subscription does not know."""
+    """Return the bytes that the subscription may be behind; 0: a quarter of the window. If only a
+    number of messages is stated, the depth in bytes is the largest possible one: half a window. On
+    IPC and for a spy the publication window bounds the depth. The plan of a subscription does not
+    contain this window."""
     most = plan.receiver_window // 2 if plan.kind == "udp" else 1 << 30
     if parsed.ps_sub_depth is None:
-        return min(settings.default_depth, most)
-    if parsed.ps_sub_depth.messages:
-        raise Refused(
-            "invalid_channel",
-            f"{channel}: ps-sub-depth={parsed.ps_sub_depth} is not supported: state a number of "
-            "bytes",
-        )
+        only = settings.default_depth_messages and not settings.default_depth
+        return most if only else min(settings.default_depth, most)
     if parsed.ps_sub_depth.bytes > most:
         raise Refused(
             "invalid_channel",
             f"{channel}: ps-sub-depth={parsed.ps_sub_depth} exceeds half of "
             f"rcv-wnd={plan.receiver_window}: choose a smaller depth or a larger window",
         )
-    return parsed.ps_sub_depth.bytes
+    return parsed.ps_sub_depth.bytes or most

@@ -133,6 +133,7 @@ class SubscriptionPlan:
     rejoin: bool = True
     isolation: Isolation = Isolation.GATES
     depth_bytes: int = 0                # when isolated; 0: a quarter of the window
+    depth_messages: int = 0             # when isolated; 0: no limit in messages
     must_block: bool = False            # it states ps-sub-policy=block
     fanin: str = ""                     # "equal", "priority"; "": each publisher has the window
     tethering: Tethering

@@ -467,6 +467,7 @@ def _link(
         frozen=bool(plan.credits) and is_frozen(link),
         tether=plan.tether or isolation.may_miss, rejoin=plan.rejoin,
         isolated=isolation.may_miss, depth_bytes=isolation.depth_bytes,
+        depth_messages=isolation.depth_messages,
     )
     if isinstance(source, Image):
         yield AddImageSubscriber(image_id=source.id, params=params)

@@ -24,6 +24,7 @@ class ReaderIsolation:
 
     kind: Isolation = Isolation.GATES
     depth_bytes: int = 0                # of a reader that may miss messages; 0 for others
+    depth_messages: int = 0             # of such a reader; 0: no limit in messages
 
     @property
     def may_miss(self) -> bool:
@@ -73,7 +74,10 @@ def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderI
     if kind is Isolation.GATES:
         return ReaderIsolation()
     window_bytes = source.params.window_bytes
-    return ReaderIsolation(kind, min(depth_bytes or window_bytes // 4, window_bytes // 2))
+    depth_messages = plan.depth_messages if kind is plan.isolation else 0
+    return ReaderIsolation(
+        kind, min(depth_bytes or window_bytes // 4, window_bytes // 2), depth_messages
+    )
 
 
 def check_policies(plan: SubscriptionPlan, stated: Stated) -> None:

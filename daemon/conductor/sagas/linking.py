@@ -155,6 +155,7 @@ def _make_link(
         rejoin=plan.rejoin,
         isolated=isolation.may_miss,
         depth_bytes=isolation.depth_bytes,
+        depth_messages=isolation.depth_messages,
     )
     link = SubscriberLink(
         subscription=subscription, source=source, counter_id=counter_id, slot=slot,

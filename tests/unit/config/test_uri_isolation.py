@@ -45,6 +45,28 @@ def test_a_policy_is_planned_and_wins_over_tether(
     assert uri.parse(str(parsed)) == parsed
 
 
+@pytest.mark.parametrize(("options", "depths"), [
+    ("ps-sub-depth=100msg", (64 * KIB, 100)),           # half of the window
+    ("ps-sub-depth=4k,7msg", (4 * KIB, 7)),
+    ("ps-sub-depth=7msg,4k", (4 * KIB, 7)),
+    ("ps-sub-depth=4k", (4 * KIB, 0)),
+])
+@pytest.mark.parametrize("policy", ["independent", "drop_oldest"])
+def test_a_depth_counts_bytes_and_messages(
+    policy: str, options: str, depths: tuple[int, int]
+) -> None:
+    plan = plan_of(f"{UDP}|ps-sub-policy={policy}|{options}")
+    assert (plan.depth_bytes, plan.depth_messages) == depths
+
+
+def test_the_default_depth_in_messages_is_that_of_subscriptions_too() -> None:
+    plan = plan_of(UDP, default_policy="independent", default_depth_messages=9)
+    assert (plan.depth_bytes, plan.depth_messages) == (64 * KIB, 9)
+    plan = plan_of(f"{UDP}|ps-sub-depth=2k", default_policy="independent",
+                   default_depth_messages=9)
+    assert (plan.depth_bytes, plan.depth_messages) == (2 * KIB, 0)
+
+
 def test_each_end_ignores_the_keys_of_the_other() -> None:
     channel = f"{UDP}|ps-policy=drop-newest|ps-depth=16k|ps-sub-policy=independent|ps-sub-depth=8k"
     assert plan_of(channel).depth_bytes == 8 * KIB
