@@ -476,11 +476,14 @@ class Subscription(Reader):
         )
 
     def _end_image(self, image: Image) -> None:
-        index = self._images.index(image)
-        core.sub_remove_image(self._handle, image._handle)
-        del self._images[index]
-        del self._maps[index]
-        del self._logs[index : index + 1]
+        # Another thread may close: it replaces the lists after it has cleared the handle.
+        images, maps, logs = self._images, self._maps, self._logs
+        handle = self._open()
+        index = images.index(image)
+        core.sub_remove_image(handle, image._handle)
+        del images[index]
+        del maps[index]
+        del logs[index : index + 1]
         try:
             if self._on_unavailable is not None:
                 self._on_unavailable(image)
