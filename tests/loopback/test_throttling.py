@@ -153,7 +153,7 @@ def test_a_daemon_samples_its_pressure_by_default(
         def sampled() -> bool:
             for publication in (one, other) * 50:
                 publication.offer(MESSAGE)
-            while reader.poll(lambda message: None):
+            while reader.poll(lambda _message, _header: None):
                 pass
             return bool(json.loads(get(host, "/scheduler")[1])["sampled"])
 
