@@ -44,9 +44,12 @@ class Checking(Sink):
         self.found: list[tuple[int, int, int]] = []
 
     def __call__(self, df: DataFrame, batch: int) -> None:
-        code = self._publication.offer(b"probe")
         super().__call__(df, batch)
-        last = max(row.position for row in self.batches[batch])
+        rows = self.batches[batch]
+        if not rows:        # planned before the first message
+            return
+        code = self._publication.offer(b"probe")
+        last = max(row.position for row in rows)
         self.found.append((code, last, self._publication.position))
 
 
