@@ -442,6 +442,28 @@ def test_a_stopped_daemon_ends_every_wait(new_host: Callable[..., PenstockHost])
         stopper.join()
 
 
+def test_a_thread_that_closes_while_an_image_ends_ends_the_wait(client: Client) -> None:
+    """The thread that waits finds the image, another one closes, the first one ends the image."""
+    closed: list[int] = []
+
+    class Closing(dict[int, object]):
+        def __setitem__(self, session_id: int, left: object) -> None:
+            closer = threading.Thread(target=subscription.close)
+            closer.start()
+            closer.join()
+            closed.append(session_id)
+            super().__setitem__(session_id, left)
+
+    with client.add_subscription("aeron:ipc", 9) as subscription:
+        with client.add_publication("aeron:ipc", 9) as publication:
+            connected(publication, subscription)
+            assert subscription.images
+            subscription._left = Closing()
+        with pytest.raises(penstock.ClosedError):
+            eventually(lambda: subscription.wait(0.1), "a closed subscription waits")
+        assert closed == [publication.session_id]
+
+
 def test_a_killed_client_is_forgotten(host: PenstockHost) -> None:
     before = log_files(host)
     with host.pub("--channel=aeron:ipc", "--stream=77", "--count=1") as victim:
