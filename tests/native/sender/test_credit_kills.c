@@ -269,7 +269,7 @@ static void succeed(scene_t *scene)
     }
 }
 
-/* What the conductor does with a dead client. */
+/* The conductor returns the credits of a dead client. */
 static void bury(scene_t *scene)
 {
     rig_t *rig = scene->rig;
