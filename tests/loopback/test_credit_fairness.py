@@ -2,8 +2,8 @@
 """Pools of credits between real daemons: publishers of very different rates, over many divisions.
 
 The simulator asks for exact divisions. Here the messages that the divided credits let pass are
-counted: a publisher that the loops serve first has a round trip that is some percent shorter, so
-it uses equal credits more often.
+counted. Publishers are served in a drawn order: in a fixed or alternating one, a publisher that is
+served at more even intervals uses equal credits up to 5 % more often.
 
 Two publishers send as fast as they get credit. Three others send at fixed rates, and need less than
 their shares. The publishers are on another host, so their weights travel in their SETUPs.
@@ -11,6 +11,7 @@ their shares. The publishers are on another host, so their weights travel in the
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,13 +56,14 @@ class Stream:
 
 
 def run(streams: list[Stream], subscription: Subscription, seconds: float) -> None:
-    """Serve the streams in turn, in alternating order: the first one finds more credits."""
+    """Serve each stream once in a round, in an order that is drawn for the round."""
     began = time.monotonic()
+    chance = random.Random(1)
     for stream in streams:
         stream.sent = stream.late = 0
     order = list(streams)
     while (elapsed := time.monotonic() - began) < seconds:
-        order.reverse()
+        chance.shuffle(order)
         for stream in order:
             stream.step(elapsed)
         while subscription.poll(lambda _m, _h: None, 256):
@@ -102,7 +104,7 @@ def test_busy_publishers_divide_what_the_others_leave(
             shares = [stream.sent / weight for stream, weight in zip(busy, weights, strict=True)]
             mean = sum(shares) / len(shares)
             seen.append((max(abs(share - mean) for share in shares) / mean, missing))
-            assert seen[-1][0] <= 0.10, shares
-            if seen[-1][0] <= 0.05 and max(missing) <= CREDITS:     # at the end, at most the pool
+            assert seen[-1][0] <= 0.05, shares
+            if seen[-1][0] <= 0.01 and max(missing) <= CREDITS:     # at the end, at most the pool
                 return
-        pytest.fail(f"no attempt divided to 5 % and served the fixed rates: {seen}")
+        pytest.fail(f"no attempt divided to 1 % and served the fixed rates: {seen}")
