@@ -22,7 +22,7 @@ from penstock.daemon.conductor.state.state import State
 
 def set_withheld(state: State, subscription: Subscription, *, withheld: bool) -> Saga[None]:
     """Withhold the credits of a subscription, or grant them again. If an image joins while the
-    credits are withheld, its credits are withheld too.
+    credits are withheld, its credits are withheld too. If one ends meanwhile, its credits end too.
 
     :raises Refused: the subscription grants no credits.
     """
@@ -39,19 +39,29 @@ def set_withheld(state: State, subscription: Subscription, *, withheld: bool) ->
         # Until the agent applied it, the slot may show the end of an earlier freeze.
         view: CreditView = yield ReadCredits(slot=link.slot)
         link.credit.before_freeze = view.epoch
-        yield set_credits(link)
+        yield from _set_unless_ended(set_credits(link))
     for image in _without_reader(subscription):
-        yield SetImageCredits(
+        yield from _set_unless_ended(SetImageCredits(
             image_id=image.id, position_counter_id=NO_COUNTER, credits=subscription.plan.credits,
             burst=subscription.plan.credit_burst,
             frozen=withheld or bool(subscription.plan.credit_policy),
-        )
+        ))
     if changed:
         state.event(
             "credits_withheld", withheld=withheld, subscription_id=subscription.id,
             stream_id=subscription.stream_id, channel=subscription.plan.channel,
             client_id=subscription.client.id, name=subscription.client.name,
         )
+
+
+def _set_unless_ended(action: SetImageCredits | SetPublicationCredits) -> Saga[None]:
+    """Set the credits of one stream. The thread of the stream may have removed the stream before
+    the conductor unlinks its readers."""
+    try:
+        yield action
+    except Refused as refused:
+        if refused.code != "unknown_registration":
+            raise
 
 
 def _without_reader(subscription: Subscription) -> list[Image]:
@@ -120,7 +130,7 @@ def serve(state: State, message: WithholdStream) -> Saga[CreditReport]:
             yield from set_withheld(state, subscription, withheld=message.action == "withhold")
     readers = []
     for subscription in found:
-        for link in subscription.links.values():
+        for link in list(subscription.links.values()):
             view: CreditView = yield ReadCredits(slot=link.slot)
             readers.append(describe(link, view))
         readers += [_describe_coming(subscription, image) for image in coming(subscription)]

@@ -36,6 +36,23 @@ def test_a_withheld_subscription_freezes_its_images_and_those_that_join() -> Non
     assert [each.frozen for each in rig.all(SetImageCredits)[-2:]] == [False, False]
 
 
+@pytest.mark.parametrize("established", [True, False])
+def test_an_image_that_ends_meanwhile_does_not_fail_a_withhold(*, established: bool) -> None:
+    """The receiver has removed the first image, and the conductor has not unlinked it yet."""
+    rig = Rig()
+    client = rig.client()
+    ready = rig.sub(client, f"{UDP}|ps-credits=5")
+    endpoint = rig.last(a.OpenRecvEndpoint).params.id
+    for session_id in (42, 43):
+        rig.setup(endpoint, session_id=session_id, established=established)
+    request = control.WithholdCredits(registration_id=ready.registration_id, withheld=True)
+    rig.fail(SetImageCredits, "unknown_registration", "SetImageCredits: 6 has gone")
+    assert isinstance(rig.request(client, request), control.Done)
+    assert [each.frozen for each in rig.all(SetImageCredits)] == [True]        # of the second image
+    rig.fail(SetImageCredits, "storage", "another failure is told to the client")
+    assert rig.request(client, request).code == "storage"
+
+
 def test_an_image_without_reader_is_withheld_by_its_own_grant() -> None:
     rig = Rig()
     client = rig.client()
