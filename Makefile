@@ -185,14 +185,16 @@ MUTANT_SEEDS ?= 1000
 COVERAGE_SEEDS ?= 1000
 
 # As many generated scenarios as asked; exit status 1 and the reproducing command when one fails.
-# Then 10^8 picks of the sender's bands, half an hour of a publisher that is faster than a Spark query, an hour of a chain of two
+# Then 10^8 picks of the sender's bands, publishers with credits that stop at each instruction,
 # queries whose processes die (SOAK_CHAIN=RECORDS,KILLS,SECONDS), and 40 cells of the nak grid
 # on sockets (GRID_SEED=HEX; default: the commit).
 soak: setup ext
 	$(BIN)/penstock sim fuzz --seeds $(SOAK_SEEDS) --start $(SOAK_START) --histogram --keep-going \
 	    --shrunk build/shrunk.toml
-	$(MAKE) -s -C tests/native $(CURDIR)/build/native/release/test_bands
+	$(MAKE) -s -C tests/native $(CURDIR)/build/native/release/test_bands \
+	    $(CURDIR)/build/native/release/test_credit_kills
 	PS_BANDS_PICKS=100000000 build/native/release/test_bands
+	PENSTOCK_STOPS=all build/native/release/test_credit_kills
 	PENSTOCK_SOAK_S=$(SOAK_SPARK_S) $(BIN)/python -m pytest tests/cluster/test_spark_pressure.py
 	PENSTOCK_SPARK_SOAK=$(SOAK_CHAIN) $(BIN)/python -m pytest -s tests/cluster/test_spark_soak.py
 	PENSTOCK_GRID=full PENSTOCK_GRID_SEED=$(GRID_SEED) $(BIN)/python -m pytest \
