@@ -3,7 +3,9 @@
 
 The simulator asks for exact divisions. Here the messages that the divided credits let pass are
 counted. Publishers are served in a drawn order: in a fixed or alternating one, a publisher that is
-served at more even intervals uses equal credits up to 5 % more often.
+served at more even intervals uses equal credits up to 5 % more often. A publisher with three times
+the credits sends longer bursts, so each of its credits takes longer to return: by 0.5 to 1.1 % on
+a quiet machine, by up to 2.3 % beside other work.
 
 Two publishers send as fast as they get credit. Three others send at fixed rates, and need less than
 their shares. The publishers are on another host, so their weights travel in their SETUPs.
@@ -71,12 +73,12 @@ def run(streams: list[Stream], subscription: Subscription, seconds: float) -> No
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(("policy", "weights"), [
-    ("round_robin", (1, 1)), ("weighted", (1, 3)),
+@pytest.mark.parametrize(("policy", "weights", "within"), [
+    ("round_robin", (1, 1), 0.01), ("weighted", (1, 3), 0.03),
 ])
 def test_busy_publishers_divide_what_the_others_leave(
-    policy: str, weights: tuple[int, int], new_host: NewHost, port: Callable[[], int],
-    tmp_path: Path,
+    policy: str, weights: tuple[int, int], within: float, new_host: NewHost,
+    port: Callable[[], int], tmp_path: Path,
 ) -> None:
     config = tmp_path / "penstock.toml"
     config.write_text(CONFIG)
@@ -105,6 +107,6 @@ def test_busy_publishers_divide_what_the_others_leave(
             mean = sum(shares) / len(shares)
             seen.append((max(abs(share - mean) for share in shares) / mean, missing))
             assert seen[-1][0] <= 0.05, shares
-            if seen[-1][0] <= 0.01 and max(missing) <= CREDITS:     # at the end, at most the pool
+            if seen[-1][0] <= within and max(missing) <= CREDITS:     # at the end, at most the pool
                 return
-        pytest.fail(f"no attempt divided to 1 % and served the fixed rates: {seen}")
+        pytest.fail(f"no attempt divided to {within:%} and served the fixed rates: {seen}")
