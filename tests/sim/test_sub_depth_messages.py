@@ -4,6 +4,7 @@ reader does not hold a publication with ``ps-depth=…msg``."""
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from penstock.sim.core import Link
@@ -35,7 +36,8 @@ BEGIN = SECOND_NS + 500 * MS_NS
 
 def readers(
     medium: str, policy: str, *, options: str = "", count: int = 2000, size: int = 20,
-    stopped_ms: int = 100, loss_ppm: int = 0, machines: tuple[HostScript, ...] = (),
+    begin_ns: int = BEGIN, stopped_ms: int = 100, loss_ppm: int = 0,
+    machines: tuple[HostScript, ...] = (),
 ) -> Scenario:
     """A message a millisecond to a reader that stops, and to one that reads on."""
     hosts, read, published = MEDIA[medium]
@@ -51,7 +53,7 @@ def readers(
         ),),
         subscribers=(
             SubscriberScript(host=hosts[0], channel=stopping, may_miss=True,
-                             pauses=((BEGIN, BEGIN + stopped_ms * MS_NS),)),
+                             pauses=((begin_ns, begin_ns + stopped_ms * MS_NS),)),
             SubscriberScript(host=hosts[1], channel=where[1].replace("?x", "")),
         ),
     )
@@ -109,6 +111,26 @@ def test_a_stopped_reader_does_not_hold_the_publisher(
         assert statistics.blocked_ns == 0
         assert stopped.messages + stopped.missed == 6000
         assert other.messages == 6000
+
+
+@pytest.mark.parametrize("policy", ["independent", "drop_oldest"])
+@pytest.mark.parametrize("depth", ["1msg", "20msg"])
+@pytest.mark.parametrize("medium", ["ipc", "spy", "unicast", "multicast"])
+@pytest.mark.parametrize("count", range(900, 1100, 20))
+def test_a_stopped_reader_without_others_does_not_hold_the_publisher(
+    medium: str, depth: str, policy: str, count: int
+) -> None:
+    """The only reader stops anywhere in a term of 1,024 messages."""
+    scenario = readers(medium, policy, options=f"|ps-policy=block|ps-depth={depth}",
+                       count=4000, begin_ns=SECOND_NS + count * MS_NS, stopped_ms=2000)
+    scenario = attrs.evolve(scenario, subscribers=scenario.subscribers[:1])
+    with World(scenario, 1) as world:
+        assert world.run().violations == ()
+        (statistics,) = world.publishers[0].statistics()
+        (ledger,) = world.publishers[0].ledgers
+        stopped = world.subscribers[0].reader(ledger)
+        assert statistics.blocked_ns == 0
+        assert stopped.messages + stopped.missed == 4000
 
 
 @pytest.mark.parametrize("medium", ["ipc", "unicast", "spy"])

@@ -59,13 +59,30 @@ static bool pass_frame(ps_isolation_cursor_t *cursor, const ps_log_t *log, int64
     return true;
 }
 
-/* Moves a cursor until at most `unread` messages end between it and the end of the count. */
+/* Moves a cursor until at most `unread` messages end between it and the end of the count. The writer
+ * uses memory again, so a cursor must not stay behind: each cursor also follows the end at a
+ * distance of 3/4 of a term. The depth in bytes is less, so a reader that is further behind is
+ * lagged in any case. */
 static void follow(ps_isolation_cursor_t *cursor, const ps_isolation_messages_t *messages,
                    const ps_log_t *log, int64_t unread)
 {
-    while (messages->end.messages - cursor->messages > unread &&
+    const int64_t least = messages->end.position - 3 * (int64_t)(log->term_length / 4);
+
+    while ((messages->end.messages - cursor->messages > unread || cursor->position < least) &&
            pass_frame(cursor, log, messages->end.position)) {
     }
+}
+
+/* Begins the count again at `available`, because the frames between are gone. All messages below
+ * count as more than the depth: a lagged reader does not hold the writer again because of this. */
+static void begin_again(ps_isolation_messages_t *messages, int64_t available)
+{
+    const ps_isolation_cursor_t here = { available, 0 };
+
+    messages->end = here;
+    messages->newest = here;
+    messages->lagged = here;
+    messages->caught = here;
 }
 
 bool ps_isolation_count(ps_isolation_t *isolation, const ps_log_t *log, int64_t available)
@@ -76,18 +93,6 @@ bool ps_isolation_count(ps_isolation_t *isolation, const ps_log_t *log, int64_t 
     if (!messages->on) {
         return false;
     }
-    /* A cursor more than a term behind may be in memory that the writer uses again. The depth in
-     * bytes is less than a term, so the reader is lagged there without a count. */
-    const int64_t least = available - log->term_length;
-    if (messages->newest.position < least || messages->lagged.position < least ||
-        messages->caught.position < least) {
-        const int64_t waits = messages->waits;
-        ps_isolation_limit(isolation, messages->depth == INT64_MAX ? 0 : messages->depth, 0,
-                           available);
-        messages->on = true;
-        messages->waits = waits;
-        return false;
-    }
     while (frames < COUNT_FRAMES && messages->end.position < available &&
            pass_frame(&messages->end, log, available)) {
         frames++;
@@ -95,14 +100,16 @@ bool ps_isolation_count(ps_isolation_t *isolation, const ps_log_t *log, int64_t 
     follow(&messages->newest, messages, log, messages->depth);
     follow(&messages->lagged, messages, log, messages->waits);
     follow(&messages->caught, messages, log, messages->waits / 2);
-    return frames == COUNT_FRAMES && messages->end.position < available;
-}
-
-/* True if more messages lie between the position and the end of the count than the cursor allows.
- * Until the cursor has moved, the count does not know more messages than that. */
-static bool exceeds(const ps_isolation_cursor_t *cursor, int64_t position)
-{
-    return cursor->messages > 0 && position < cursor->position;
+    if (frames < COUNT_FRAMES) {
+        return false;
+    }
+    /* The agent releases memory more than a term behind after this look. */
+    const int64_t least = available - log->term_length;
+    if (messages->newest.position < least || messages->lagged.position < least ||
+        messages->caught.position < least) {
+        begin_again(messages, available);
+    }
+    return messages->end.position < available;
 }
 
 bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t leader)
@@ -111,9 +118,9 @@ bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t lead
     const ps_isolation_messages_t *messages = &isolation->messages;
     const bool lagged = isolation->lagged
                             ? behind > isolation->depth_bytes / 2 ||
-                                  (messages->on && exceeds(&messages->caught, position))
+                                  (messages->on && position < messages->caught.position)
                             : behind >= isolation->depth_bytes ||
-                                  (messages->on && exceeds(&messages->lagged, position));
+                                  (messages->on && position < messages->lagged.position);
 
     if (lagged == isolation->lagged) {
         return false;

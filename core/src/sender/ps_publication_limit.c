@@ -259,11 +259,10 @@ static void set_wake_position(ps_publication_t *pub)
     }
 }
 
-/* Without receivers, the sender follows the spies (ssc). */
 static bool follow_spies(ps_publication_t *pub)
 {
-    if (!pub->params.spies_simulate_connection || pub->has_receivers || pub->adopted_connection ||
-        pub->gating_count == 0 || pub->fastest_position <= pub->sender_position) {
+    if (!ps_publication_follows_spies(pub) || pub->gating_count == 0 ||
+        pub->fastest_position <= pub->sender_position) {
         return false;
     }
     const int64_t before = pub->sender_position;
@@ -321,7 +320,7 @@ bool ps_publication_update(ps_publication_t *pub, bool sending, int64_t now_ns)
         atomic_store_explicit(&pub->slot->last_consumed_ns, now_ns, memory_order_relaxed);
     }
     if (pub->endpoint != NULL) {
-        more = follow_spies(pub);
+        more = follow_spies(pub) || (pub->isolated > 0 && pub->counting_behind);
     } else {
         if (pub->isolated > 0) {
             more = pub->counting_behind;

@@ -8,6 +8,12 @@
 
 #include "ps_publication.h"
 
+/* Returns true if the sender follows the spies (ssc), because the publication has no receivers. */
+static inline bool ps_publication_follows_spies(const ps_publication_t *pub)
+{
+    return pub->params.spies_simulate_connection && !pub->has_receivers && !pub->adopted_connection;
+}
+
 /* ---- ps_publication_rate.c ------------------------------------------------------------------- */
 void ps_publication_rate_init(ps_publication_t *pub);
 /* Return the number of bytes and of messages that ps-rate and NAK-strength control allow now;

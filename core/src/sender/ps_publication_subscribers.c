@@ -55,11 +55,20 @@ static int64_t available_of(const ps_publication_t *pub)
     return pub->endpoint != NULL ? pub->sender_position : pub->committed_position;
 }
 
+/* Returns the end of the data whose messages are counted; the count stops at an open claim. Without
+ * receivers the sender follows the spies (ssc): if all spies stop, its position stops too, but the
+ * messages behind it already hold the publishers. */
+static int64_t counted_to(const ps_publication_t *pub)
+{
+    return pub->endpoint != NULL && ps_publication_follows_spies(pub) ? pub->producer_position
+                                                                      : available_of(pub);
+}
+
 /* Returns true if the stream does not wait for an isolated reader. When the publication has ended
  * nothing is written any more, and each reader reads the rest. */
 static bool is_lagged(ps_publication_t *pub, ps_publication_subscriber_t *reader)
 {
-    if (ps_isolation_count(&reader->isolation, &pub->log, available_of(pub))) {
+    if (ps_isolation_count(&reader->isolation, &pub->log, counted_to(pub))) {
         pub->counting_behind = true;
     }
     if (ps_isolation_step(&reader->isolation, reader->position, pub->producer_position) &&
