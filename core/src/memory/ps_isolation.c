@@ -59,8 +59,8 @@ static bool pass_frame(ps_isolation_cursor_t *cursor, const ps_log_t *log, int64
     return true;
 }
 
-/* Moves a cursor until at most `unread` messages end between it and the end of the count. The writer
- * uses memory again, so a cursor must not stay behind: each cursor also follows the end at a
+/* Moves a cursor until at most `unread` messages end between it and the end of the count. The
+ * writer uses memory again, so a cursor must not stay behind: each cursor also follows the end at a
  * distance of 3/4 of a term. The depth in bytes is less, so a reader that is further behind is
  * lagged in any case. */
 static void follow(ps_isolation_cursor_t *cursor, const ps_isolation_messages_t *messages,
