@@ -177,6 +177,7 @@ clean:
 
 SOAK_SEEDS ?= 10000
 SOAK_START ?= 1
+SOAK_PACES ?= 300
 SOAK_SPARK_S ?= 1800
 SOAK_CHAIN ?= 20000000,100,3600
 GRID_SEED ?=
@@ -185,12 +186,15 @@ MUTANT_SEEDS ?= 1000
 COVERAGE_SEEDS ?= 1000
 
 # As many generated scenarios as asked; exit status 1 and the reproducing command when one fails.
-# Then 10^8 picks of the sender's bands, publishers with credits that stop at each instruction,
-# queries whose processes die (SOAK_CHAIN=RECORDS,KILLS,SECONDS), and 40 cells of the nak grid
-# on sockets (GRID_SEED=HEX; default: the commit).
+# Then SOAK_PACES readers that change their pace under fc=nak, 10^8 picks of the sender's bands,
+# publishers with credits that stop at each instruction, half an hour of a publisher that is faster
+# than a Spark query, an hour of a chain of two queries whose processes die
+# (SOAK_CHAIN=RECORDS,KILLS,SECONDS), and 40 cells of the nak grid on sockets (GRID_SEED=HEX;
+# default: the commit).
 soak: setup ext
 	$(BIN)/penstock sim fuzz --seeds $(SOAK_SEEDS) --start $(SOAK_START) --histogram --keep-going \
 	    --shrunk build/shrunk.toml
+	PENSTOCK_PACE_SEEDS=$(SOAK_PACES) $(BIN)/python -m pytest -n0 tests/sim/test_paces.py
 	$(MAKE) -s -C tests/native $(CURDIR)/build/native/release/test_bands \
 	    $(CURDIR)/build/native/release/test_credit_kills
 	PS_BANDS_PICKS=100000000 build/native/release/test_bands

@@ -432,6 +432,9 @@ class SimWorld(NativeObject):
     def pause_subscriber(self, subscriber: int, paused: bool) -> None:
         self._lib.ps_simworld_pause_subscriber(self._handle, subscriber, paused)
 
+    def pace_subscriber(self, subscriber: int, *, interval_ns: int, batch: int) -> None:
+        self._lib.ps_simworld_pace_subscriber(self._handle, subscriber, interval_ns, batch)
+
     def expect_gap(self, subscriber: int, session_id: int, stream_id: int) -> None:
         """Record that the subscriber was notified of a new image. The simulator then allows
         messages to be missing before the first message of this image."""

@@ -130,11 +130,13 @@ _SUBSCRIBER: Final[Keys] = {
     "batch": ("batch", "count"),
     "pauses_s": ("pauses", "spans"),
     "withholds_s": ("withholds", "spans"),
+    "paces": ("paces", "paces"),
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
     "latency_ms": ("latency_ns", "ms"),
     "client": ("client", "count"),
 }
+_PACE: Final = ("seconds", "us", "count")
 _MISFIT: Final[Keys] = {
     "host": ("host", "host"),
     "stream": ("stream_id", "count"),
@@ -218,6 +220,8 @@ class _Reader:
             return self.bytes(key, value)
         if kind == "spans":
             return self.spans(key, value)
+        if kind == "paces":
+            return self.paces(key, value)
         if kind == "parameters":
             return self.parameters(key, value)
         if kind in ("counts", "texts"):
@@ -253,6 +257,22 @@ class _Reader:
             if high <= low:
                 self.fail(key, f"{low} ns to {high} ns is no time at all")
             found.append((low, high))
+        return tuple(found)
+
+    def paces(self, key: str, value: Any) -> tuple[tuple[int, int, int], ...]:
+        if not isinstance(value, list):
+            self.fail(key, f"{value!r} is not a list of [from, interval, batch]")
+        found = []
+        for pace in value:
+            if not isinstance(pace, list) or len(pace) != 3:
+                self.fail(key, f"{pace!r} is not [seconds, microseconds, messages]")
+            from_ns, interval_ns, batch = (
+                self.number(key, item, _FACTORS[kind])
+                for item, kind in zip(pace, _PACE, strict=True)
+            )
+            if interval_ns == 0:
+                self.fail(key, f"{pace!r} has an interval of 0 us")
+            found.append((from_ns, interval_ns, batch))
         return tuple(found)
 
     def table(self, where: str, table: Any, keys: Keys) -> dict[str, Any]:
@@ -523,6 +543,9 @@ def _written(kind: str, value: Any, scenario: Scenario) -> str:
         seconds = _FACTORS["seconds"]
         spans = [f"[{_number(a, seconds)}, {_number(b, seconds)}]" for a, b in value]
         return f"[{', '.join(spans)}]"
+    if kind == "paces":
+        paces = [[_number(n, _FACTORS[k]) for n, k in zip(p, _PACE, strict=True)] for p in value]
+        return f"[{', '.join('[' + ', '.join(pace) + ']' for pace in paces)}]"
     if kind == "parameters":
         return "{" + ", ".join(f"{name} = {number}" for name, number in value) + "}"
     if kind == "counts":

@@ -111,6 +111,7 @@ class SubscriberScript:
     batch: int = 0                      # > 0: messages taken and released every ``interval_ns``
     pauses: tuple[tuple[int, int], ...] = ()
     withholds: tuple[tuple[int, int], ...] = ()     # of its credits; it reads on
+    paces: tuple[tuple[int, int, int], ...] = ()    # from when on: other interval_ns and batch
     crash_ns: int | None = None         # dies without a word
     restart_ns: int | None = None       # and comes back as a new application
     latency_ns: int | None = None       # from acceptance to delivery, at most, of every message

@@ -266,6 +266,11 @@ class Subscriber:
         if self._apps and not self._dead:
             self._native.pause_subscriber(self._apps[-1], paused)
 
+    def pace(self, interval_ns: int, batch: int) -> None:
+        """Let the present application read at another interval and in other batches."""
+        if self._apps and not self._dead:
+            self._native.pace_subscriber(self._apps[-1], interval_ns=interval_ns, batch=batch)
+
     def withhold(self, frozen: bool) -> None:
         """If ``frozen`` is true, withhold the credits that the application grants through its
         images; otherwise, grant them again. This method calls the driver directly, because the

@@ -180,6 +180,8 @@ class World:
             for from_ns, until_ns in script.pauses:
                 self.at(from_ns, lambda s=subscriber: s.pause(True))  # type: ignore[misc]
                 self.at(until_ns, lambda s=subscriber: s.pause(False))  # type: ignore[misc]
+            for from_ns, interval_ns, batch in script.paces:
+                self.at(from_ns, partial(subscriber.pace, interval_ns, batch))
             for from_ns, until_ns in script.withholds:
                 self.at(from_ns, lambda s=subscriber: s.withhold(True))  # type: ignore[misc]
                 self.at(until_ns, lambda s=subscriber: s.withhold(False))  # type: ignore[misc]

@@ -8,6 +8,7 @@
 
 #define SECOND_NS INT64_C(1000000000)
 #define FORGET_NS INT64_C(16000000000) /* time over which an observed rate loses its weight */
+enum { SPAN_CADENCES = 3 };
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -84,15 +85,22 @@ static void on_moved(ps_pressure_reader_t *reader, int64_t now_ns)
             reader->low = 0;
         }
         begin_batch(reader, now_ns);
+    } else if (now_ns - reader->span_ns >=
+               larger(SPAN_CADENCES * reader->cadence_ns, PS_NAK_SPAN_NS)) {
+        begin_batch(reader, now_ns); /* it reads more often than it did */
     }
 }
 
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader)
 {
-    const bool once = reader->rate == 0 && reader->cadence_ns >= SECOND_NS / 1000;
+    const bool known = reader->cadence_ns >= SECOND_NS / 1000;
+    const bool once = reader->rate == 0 && known;
+    int64_t rate = once ? per_second(reader->taken, reader->cadence_ns) : reader->rate;
+    if (known && reader->term > 0) { /* no more is kept for it */
+        rate = smaller(rate, per_second(reader->term, reader->cadence_ns));
+    }
     return (ps_pressure_learned_t){ .cadence_ns = reader->cadence_ns,
-                                    .rate = once ? per_second(reader->taken, reader->cadence_ns)
-                                                 : reader->rate,
+                                    .rate = rate,
                                     .at_least = once ? reader->starved : reader->at_least };
 }
 

@@ -15,11 +15,14 @@
  * is shorter than the cadence, the cadence falls by a quarter of the difference. A span lasts at
  * least as long as the cadence, and at least 25 ms. The rate of a reader is the number of bytes
  * that the reader consumes in a span, divided by the length of the span. A span begins and ends at
- * the start of a batch. The measured rate is therefore exact for batches of any size. If the queue
- * was never empty in a span, the measured rate is the highest rate that the reader can reach. If
- * the reader emptied the queue, the measured rate is only a lower bound. A reader is paused if data
- * is unread, and the reader has read nothing for longer than min(2 s, max(2 cadences, 250 ms)). A
- * pause changes neither the cadence nor the rate of the reader.
+ * the start of a batch. The measured rate is therefore exact for batches of any size. A batch
+ * starts when the reader reads after a wait of at least half the cadence. If the reader begins to
+ * read more than twice as often, no wait is that long. A span therefore also ends at the first read
+ * after three cadences. If the queue was never empty in a span, the measured rate is the highest
+ * rate that the reader can reach. If the reader emptied the queue, the measured rate is only a
+ * lower bound. A reader is paused if data is unread, and the reader has read nothing for longer
+ * than min(2 s, max(2 cadences, 250 ms)). A pause changes neither the cadence nor the rate of the
+ * reader.
  *
  * Signal. A signal states a level: levels 1 to 4 begin when the data in the queue reaches 50, 75,
  * 87 and 100 % of the capacity. The receiver divides time into windows of max(50 ms, round trip,
@@ -82,7 +85,8 @@ typedef struct ps_pressure_learned {
 void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, int64_t end,
                               int64_t now_ns);
 /* Returns the measured values of the reader. If the reader has read only one batch, its rate is the
- * size of this batch divided by the cadence. */
+ * size of this batch divided by the cadence. The returned rate is at most a term in each cadence,
+ * because the receiver stores no more data for the reader. */
 ps_pressure_learned_t ps_pressure_reader_learned(const ps_pressure_reader_t *reader);
 /* Returns true if the reader's last batch ended at the end of a term. The end of the term also
  * ended the poll, so the reader may be able to read more in one poll. */

@@ -313,6 +313,16 @@ void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int3
     world->subscribers[subscriber].ready_ns = world->now_ns;
 }
 
+void ps_simworld_pace_subscriber(ps_simworld_t *world, int32_t subscriber, int64_t interval_ns,
+                                 int32_t batch)
+{
+    ps_sim_subscriber_t *changed = &world->subscribers[subscriber];
+    const int64_t next_ns = world->now_ns + interval_ns;
+    changed->params.poll_interval_ns = interval_ns;
+    changed->params.batch = batch;
+    changed->ready_ns = changed->ready_ns < next_ns ? changed->ready_ns : next_ns;
+}
+
 void ps_simworld_allow_gaps(ps_simworld_t *world, int32_t subscriber)
 {
     world->subscribers[subscriber].gaps_allowed = true;

@@ -159,6 +159,9 @@ void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber);
 /* Pauses or continues an application. */
 void ps_simworld_pause_publisher(ps_simworld_t *world, int32_t publisher, int32_t paused);
 void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int32_t paused);
+/* Changes the pace of a subscriber: from now on, it reads `batch` messages in each interval. */
+void ps_simworld_pace_subscriber(ps_simworld_t *world, int32_t subscriber, int64_t interval_ns,
+                                 int32_t batch);
 /* Records that the client has notified the subscriber of a new image. The simulator then allows
  * messages to be missing before the first message of this image. */
 void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,

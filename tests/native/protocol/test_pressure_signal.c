@@ -175,6 +175,55 @@ static void consumption_is_measured_at_any_cadence(void)
     }
 }
 
+/* A reader with a backlog begins to read more often, with a higher or a lower rate than before. */
+static void a_reader_that_reads_more_often_is_measured_anew(void)
+{
+    for (int64_t old_ms = 4; old_ms <= 500; old_ms = old_ms * 3 / 2 + 1) {
+        for (int64_t new_ms = 1; new_ms <= old_ms; new_ms = new_ms * 2) {
+            for (int64_t rate = 100; rate <= 10000; rate *= 10) { /* 1000 bytes a ms until then */
+                const int64_t before = 20 * old_ms + 200, after = 20 * old_ms + 300;
+                ps_pressure_reader_t reader = { 0 };
+                int64_t position = 0;
+                for (int64_t i = 0; i < before + after; i++) {
+                    const int64_t each_ms = i < before ? old_ms : new_ms;
+                    position += i % each_ms == 0 ? (i < before ? 1000 : rate) * each_ms : 0;
+                    ps_pressure_reader_check(&reader, position, INT64_MAX / 2, S + i * MS);
+                }
+                CHECK(is_within(reader.rate, rate * 1000, 10));
+                CHECK(reader.cadence_ns <= new_ms * MS + old_ms * MS / 4);
+            }
+        }
+    }
+}
+
+/* If the reader never waits for half a cadence, a span lasts exactly three cadences. A shorter span
+ * could end within one batch of the reader. */
+static void a_span_without_batches_lasts_three_cadences(void)
+{
+    for (int64_t cadence_ms = 2; cadence_ms <= 1000; cadence_ms = cadence_ms * 2) {
+        ps_pressure_reader_t reader = { 0 };
+        int64_t position = 0, spans = 0;
+        for (int64_t i = 0; i < 40 * cadence_ms; i++) {
+            position += i % cadence_ms == 0 ? 1000 : 0;
+            ps_pressure_reader_check(&reader, position, INT64_MAX / 2, S + i * MS);
+        }
+        for (int64_t i = 40 * cadence_ms; i < 60 * cadence_ms + 400; i++) {
+            const int64_t began_ns = reader.span_ns, cadence_ns = reader.cadence_ns;
+            const int64_t least_ns = 3 * cadence_ns < 25 * MS ? 25 * MS : 3 * cadence_ns;
+            ps_pressure_reader_check(&reader, position += 100, INT64_MAX / 2, S + i * MS);
+            if (cadence_ns < 2 * MS) {
+                break; /* each millisecond is a batch now */
+            }
+            if (i > 40 * cadence_ms) {
+                const bool ended = reader.span_ns != began_ns;
+                CHECK(ended == (S + i * MS - began_ns >= least_ns) || cadence_ns <= 2 * MS);
+                spans += ended;
+            }
+        }
+        CHECK(spans > 1 || cadence_ms == 2);
+    }
+}
+
 /* It took all of a trickle; then more comes than a batch takes.  Before a span without the end of
  * the queue is over, what it left behind must not brake the sender to the trickle. */
 static void what_is_left_of_a_burst_after_a_trickle_is_not_stated(void)
@@ -318,6 +367,8 @@ int main(void)
     RUN(a_fast_queue_is_not_delayed);
     RUN(a_paused_reader_is_silent);
     RUN(consumption_is_measured_at_any_cadence);
+    RUN(a_reader_that_reads_more_often_is_measured_anew);
+    RUN(a_span_without_batches_lasts_three_cadences);
     RUN(what_is_left_of_a_burst_after_a_trickle_is_not_stated);
     RUN(a_pause_teaches_nothing);
     RUN(who_pauses_depends_on_the_cadence);
