@@ -13,7 +13,7 @@ from penstock.client._publication import Publication
 from penstock.client._restart import Gap
 from penstock.client._subscription import Subscription
 from penstock.config import uri
-from penstock.core.credits import CreditView, img_credits
+from penstock.core.credits import CreditView, img_credits, pub_credit_counts
 from penstock.sim.core import PublisherStatistics, ReaderStatistics, SimWorld
 from penstock.sim.scenario import PublisherScript, SubscriberScript
 from penstock.sim.world.host import Host
@@ -85,6 +85,12 @@ class Publisher:
     def limit(self) -> int:
         """Position up to which the application may publish now."""
         return 0 if self._publication is None else self._publication.position_limit
+
+    def credit_counts(self) -> tuple[int, int] | None:
+        """The messages up to which the readers have granted credits, and up to which publishers
+        have used them; None: no reader grants credits."""
+        publication = self._publication
+        return None if publication is None else pub_credit_counts(publication._open())
 
     @property
     def finished(self) -> bool:
@@ -287,6 +293,15 @@ class Subscriber:
         if self._subscription is None:
             return ()
         return tuple(img_credits(image._handle) for image in self._subscription.images)
+
+    def credits_of(self, session_id: int) -> CreditView | None:
+        """The credits of the present image of a session; None: there is no such image."""
+        if self._subscription is None or self._dead:
+            return None
+        for image in self._subscription.images:
+            if image.session_id == session_id:
+                return img_credits(image._handle)
+        return None
 
     def resume(self) -> None:
         """Process the notices that a new daemon has sent."""

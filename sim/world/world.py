@@ -26,6 +26,7 @@ import attrs
 
 from penstock.core.driver_types import NEVER_NS
 from penstock.sim.core import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
+from penstock.sim.oracles.credits import lost_credits
 from penstock.sim.oracles.measure import Meter
 from penstock.sim.oracles.memory import Memory
 from penstock.sim.oracles.oracle import awaits_gaps, caught_up, verdict
@@ -38,6 +39,8 @@ from penstock.sim.world.misfits import Misfit
 SLICE_NS: Final = 10 * MS_NS
 _MAX_CONTROL: Final = 100_000
 _TIDY_NS: Final = 60_000 * MS_NS
+#: Receivers that are not heard, and daemons that have adopted a stream, hold credits for 10 s.
+_RETURN_NS: Final = 12_000 * MS_NS
 #: Longer than a publication lingers and an image then lives in silence.
 _END_NS: Final = 20_000 * MS_NS
 
@@ -346,6 +349,7 @@ class World:
         """Applications leave, publishers before their readers; daemons must not keep anything of
         theirs."""
         self._settled_link()
+        complaints += self._lost_credits()
         complaints += self._end_streams()
         for app in self.apps:
             app.close()
@@ -354,6 +358,13 @@ class World:
             if self.now_ns >= end_ns:
                 complaints.append(f"left behind at the end: {', '.join(self._left_behind())}")
             self.run_until(self.now_ns + 10 * SLICE_NS)
+
+    def _lost_credits(self) -> list[str]:
+        """Let the credits return that are on their way, and return those that do not."""
+        end_ns = self.now_ns + _RETURN_NS
+        while not self.scenario.hostile and any(lost_credits(self)) and self.now_ns < end_ns:
+            self.run_until(self.now_ns + 10 * SLICE_NS)
+        return [] if self.scenario.hostile else list(lost_credits(self))
 
     def _end_streams(self) -> list[str]:
         """Every reader hears that its streams have ended: silence would be the longer way."""

@@ -47,6 +47,16 @@ for seed in map(int, sys.stdin.read().split()):
         print(seed, found)
         break
 """
+_WHOLE: Final = """
+import sys
+from penstock.sim.generate.fuzz import generate
+from penstock.sim.world import run
+
+for seed in map(int, sys.stdin.read().split()):
+    if found := run(generate(seed), seed).violations:
+        print(seed, found[0])
+        break
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -107,10 +117,15 @@ class OldCore:
         """What the oracles find in a scenario with the patches in place."""
         return self._with(patches, _RUN, files.dump(scenario))
 
-    def first_seed(self, seeds: Iterable[int], patches: Sequence[Patch]) -> str | None:
-        """The first seed in which the probe complains, with the patches in place, within 20 s."""
+    def first_seed(
+        self, seeds: Iterable[int], patches: Sequence[Patch], *, whole: bool = False
+    ) -> str | None:
+        """The first seed in which the probe complains, with the patches in place, within 20 s.
+
+        :param whole: run each seed to its end, and ask the oracles of the end too.
+        """
         try:
-            found = self._with(patches, _SEARCH, " ".join(map(str, seeds)))
+            found = self._with(patches, _WHOLE if whole else _SEARCH, " ".join(map(str, seeds)))
         except subprocess.CalledProcessError as error:
             if error.returncode >= 0:
                 raise
