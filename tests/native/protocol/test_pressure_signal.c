@@ -124,6 +124,23 @@ static void a_fast_queue_is_not_delayed(void)
     CHECK(due_ns <= in.now_ns + MS / 4);
 }
 
+/* The time of filling begins when the queue was last less than a quarter full. */
+static void a_queue_fills_from_a_quarter_on(void)
+{
+    static const int64_t fills[][2] = { { -1000, 10 }, { 0, 24 }, { 20, 25 }, { 40, 60 } };
+    ps_pressure_signal_t signal = { 0 };
+    int64_t due_ns;
+    for (int32_t i = 0; i < 4; i++) {
+        const ps_pressure_input_t in = { .now_ns = 2 * S + fills[i][0] * MS,
+                                         .fill = fills[i][1],
+                                         .capacity = 100,
+                                         .group = true,
+                                         .random = UINT32_C(1) << 31 };
+        CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
+    }
+    CHECK_EQ(due_ns, 2 * S + 40 * MS + 40 * MS / 4 / 2); /* half of a quarter of 40 ms */
+}
+
 static void a_paused_reader_is_silent(void)
 {
     ps_pressure_signal_t signal = { 0 };
@@ -248,6 +265,26 @@ static void what_is_left_of_a_burst_after_a_trickle_is_not_stated(void)
     }
 }
 
+/* A reader that joins a running stream has read none of the data before its first position. Until a
+ * span is over, its rate is that of its last batch alone. */
+static void a_reader_begins_where_it_joins(void)
+{
+    ps_pressure_reader_t reader = { 0 };
+    const int64_t joined = 1000 * MB;
+    for (int64_t ms = 0; ms <= 20; ms++) {
+        const int64_t position = joined + ms / 10 * 1000;
+        ps_pressure_reader_check(&reader, position, joined + MB, S + ms * MS);
+        CHECK(ms < 10 || reader.taken == 1000);
+    }
+    CHECK_EQ(reader.rate, 0); /* no span is over */
+    CHECK_EQ(ps_pressure_reader_learned(&reader).rate, 100000);
+    CHECK_EQ(ps_pressure_reader_residue(&reader), MB - 1000);
+    for (int64_t ms = 21; ms <= 40; ms++) {
+        ps_pressure_reader_check(&reader, joined + ms / 10 * 1000, joined + MB, S + ms * MS);
+    }
+    CHECK(reader.rate == 100000 && !reader.at_least && reader.cadence_ns == 10 * MS);
+}
+
 static void a_pause_teaches_nothing(void)
 {
     for (int64_t pause_ms = 2000; pause_ms <= 20000; pause_ms += 1500) {
@@ -365,11 +402,13 @@ int main(void)
     RUN(a_window_is_a_cadence);
     RUN(a_group_spreads_first_signals);
     RUN(a_fast_queue_is_not_delayed);
+    RUN(a_queue_fills_from_a_quarter_on);
     RUN(a_paused_reader_is_silent);
     RUN(consumption_is_measured_at_any_cadence);
     RUN(a_reader_that_reads_more_often_is_measured_anew);
     RUN(a_span_without_batches_lasts_three_cadences);
     RUN(what_is_left_of_a_burst_after_a_trickle_is_not_stated);
+    RUN(a_reader_begins_where_it_joins);
     RUN(a_pause_teaches_nothing);
     RUN(who_pauses_depends_on_the_cadence);
     RUN(an_empty_queue_is_no_pause);

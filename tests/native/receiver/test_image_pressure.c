@@ -81,8 +81,60 @@ static void a_sender_without_requests_gets_no_notice(void)
     world_close(&world);
 }
 
+/* The queue stays `unread` bytes long, and its reader takes a KiB each 20 ms. The receiver keeps a
+ * term; its capacity is half a term. */
+static void the_frame_states_the_queue_and_its_reader(void)
+{
+    enum { CAPACITY = WORLD_TERM_LENGTH / 2 };
+    for (int64_t unread = 17 * 1024; unread <= 48 * 1024; unread += 3072) {
+        ps_pressure_t pressure = { 0 };
+        world_t world;
+        int64_t at = 0;
+        open_pressed(&world, PS_CAP_PENSTOCK | PS_CAP_PRESSURE);
+        world.image->rtt.smoothed_ns = 3 * MS;
+        fill_to(&world, &at, unread);
+        for (int64_t i = 1; i <= 100; i++) {
+            world_consume(&world, i * 1024);
+            fill_to(&world, &at, unread + i * 1024);
+            world_pass(&world, 20 * MS);
+        }
+        CHECK(count_pressure(&world, &pressure) >= 35); /* one in each 50 ms */
+        CHECK(pressure.rate >= 48000 && pressure.rate <= 54000);
+        CHECK(pressure.cadence_ns >= 19 * MS && pressure.cadence_ns <= 22 * MS);
+        CHECK_EQ(pressure.rtt_ns, 3 * MS);
+        CHECK_EQ(pressure.backlog_bytes, unread);
+        CHECK_EQ(pressure.residue, unread); /* a KiB arrives as it reads one */
+        CHECK_EQ(pressure.overrun, unread > CAPACITY ? unread - CAPACITY : 0);
+        CHECK_EQ(pressure.fill_ppm, unread < CAPACITY ? unread * 1000000 / CAPACITY : 1000000);
+        CHECK_EQ(pressure.level, ps_pressure_level(unread, CAPACITY));
+        world_close(&world);
+    }
+}
+
+/* No data arrives any more, and the reader reads nothing: until it counts as paused, the receiver
+ * signals once in each 50 ms. */
+static void a_full_queue_signals_without_data(void)
+{
+    ps_pressure_t pressure;
+    world_t world;
+    int64_t at = 0;
+    open_pressed(&world, PS_CAP_PENSTOCK | PS_CAP_PRESSURE);
+    fill_to(&world, &at, 20 * 1024);
+    world_pass(&world, MS);
+    CHECK_EQ(count_pressure(&world, &pressure), 1);
+    for (int64_t i = 0; i < 4; i++) {
+        world_pass(&world, 40 * MS);
+        CHECK_EQ(count_pressure(&world, &pressure), 0);
+        world_pass(&world, 10 * MS);
+        CHECK_EQ(count_pressure(&world, &pressure), 1);
+    }
+    world_close(&world);
+}
+
 int main(void)
 {
+    RUN(a_full_queue_signals_without_data);
+    RUN(the_frame_states_the_queue_and_its_reader);
     RUN(a_full_queue_signals_once_a_window);
     RUN(a_sender_without_requests_gets_no_notice);
     return 0;
