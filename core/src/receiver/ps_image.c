@@ -68,6 +68,18 @@ bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t no
            now_ns - connection->activity_ns < image->receiver->params->connection_timeout_ns;
 }
 
+bool ps_image_has_path(const ps_image_t *image, int64_t now_ns)
+{
+    const ps_recv_endpoint_t *endpoint = image->endpoint;
+
+    for (int32_t i = 0; endpoint != NULL && i < endpoint->destinations_end; i++) {
+        if (endpoint->destinations[i] != NULL && ps_image_connection_live(image, i, now_ns)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void ps_image_count_loss(ps_image_t *image, int64_t from, int64_t to)
 {
     PS_ASSERT(to > from);

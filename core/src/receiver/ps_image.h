@@ -386,8 +386,9 @@ void ps_image_count_foreign(ps_image_t *image, int32_t index, const ps_addr_t *f
 void ps_image_touch(ps_image_t *image, const ps_recv_destination_t *destination,
                     const ps_addr_t *from, int64_t end);
 /* Returns true if the connection is established and its source was heard within the connection
- * time-out. */
+ * time-out. ps_image_has_path: such a connection exists, so a frame to the sender can leave. */
 bool ps_image_connection_live(const ps_image_t *image, int32_t index, int64_t now_ns);
+bool ps_image_has_path(const ps_image_t *image, int64_t now_ns);
 /* Requests another SETUP if the sender's capabilities are not confirmed yet and the request is
  * due. */
 void ps_image_source_tick(ps_image_t *image, int64_t now_ns);

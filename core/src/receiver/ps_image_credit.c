@@ -222,12 +222,27 @@ static bool waits_for_answer(const ps_image_credits_t *credits)
     return credits->asks || (credits->frozen && !credits->settled);
 }
 
+/* Returns the time of the next statement that is repeated; INT64_MAX: there is none, or no path to
+ * the sender. */
+static int64_t restate_due_ns(const ps_image_t *image, int64_t now_ns)
+{
+    const ps_image_credits_t *credits = &image->credits;
+    if ((!waits_for_answer(credits) && credits->restates == 0) ||
+        !ps_image_has_path(image, now_ns)) {
+        return INT64_MAX;
+    }
+    return waits_for_answer(credits) ? credits->ask_ns : credits->restate_ns;
+}
+
 /* A statement that raised the limit from nothing may be lost: it is repeated twice. */
 static void restate(ps_image_t *image, int64_t now_ns)
 {
     ps_image_credits_t *credits = &image->credits;
     if (image->ordinal != credits->restate_ordinal) {
         credits->restates = 0;
+    }
+    if (restate_due_ns(image, now_ns) == INT64_MAX) {
+        return;
     }
     if (waits_for_answer(credits)) {
         if (now_ns >= credits->ask_ns) {
@@ -346,9 +361,7 @@ void ps_image_credit_fill(const ps_image_t *image, ps_trailer_t *trailer)
 void ps_image_credit_tick(ps_image_t *image, int64_t now_ns)
 {
     const ps_image_credits_t *credits = &image->credits;
-    const int64_t due_ns = waits_for_answer(credits) ? credits->ask_ns
-                           : credits->restates > 0   ? credits->restate_ns
-                                                     : INT64_MAX;
+    const int64_t due_ns = restate_due_ns(image, now_ns);
     if (!credits->known || due_ns == INT64_MAX) {
         return;
     }

@@ -66,7 +66,7 @@ int32_t ps_image_pressure(ps_image_t *image, int64_t now_ns)
     if (ps_image_under_nak(image)) {
         check_readers(image, now_ns); /* also while they read the rest of an image that ended */
     }
-    if (!ps_image_wants_pressure(image)) {
+    if (!ps_image_wants_pressure(image) || !ps_image_has_path(image, now_ns)) {
         return 0;
     }
     const ps_pressure_reader_t *reader = ps_image_signalled_reader(image, now_ns);

@@ -23,8 +23,7 @@ enum { PS_PPM = 1000000 };
  * corrected. */
 int64_t ps_image_position_of(const ps_image_t *image, const ps_image_subscriber_t *subscriber)
 {
-    /* Acquire: the client's reads come before its release store, and overwriting comes after this
-     * load. */
+    /* Acquire: the client's reads precede its release store, and overwriting follows this load. */
     int64_t position = atomic_load_explicit(subscriber->position, memory_order_acquire);
     int64_t end = ps_image_contiguous(image);
 
@@ -545,8 +544,9 @@ static bool decide_sm(ps_image_t *image, int64_t now_ns)
     forced |= ps_image_has_credits(image) && ps_image_credit_step(image, now_ns);
     forced |= image->force_sm != 0;
     if (forced || (image->consumption >= due_position(image) && !postpone_sm(image, now_ns))) {
+        const int64_t before = image->receiver->sm_sent;
         ps_image_send_sm(image, now_ns);
-        return true;
+        return image->receiver->sm_sent != before; /* without a path no frame leaves */
     }
     return false;
 }

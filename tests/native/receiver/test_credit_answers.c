@@ -123,6 +123,42 @@ static void test_the_last_reader_that_leaves_ends_no_grant(void)
     world_close(&world);
 }
 
+/* Counts how often a deadline steps the driver. */
+static int32_t deadlines_in(world_t *world, int64_t ns)
+{
+    const int64_t end = world->now_ns + ns;
+    int32_t count = 0;
+    for (; world->now_ns < end; count++) {
+        const int64_t due = ps_driver_next_deadline_ns(world->driver, world->now_ns);
+        const int64_t later = due > world->now_ns ? due : world->now_ns + 1;
+        world->now_ns = later < end ? later : end;
+        world_step(world);
+    }
+    return count;
+}
+
+/* No frame can leave to a sender that was not heard for the connection time-out. */
+static void test_a_freeze_is_stated_again_only_while_the_sender_is_heard(void)
+{
+    world_t world;
+    speaker_t sender;
+    open_frozen(&world, &sender);
+    memnet_discard(world.memnet);
+    world_pass(&world, SECOND);
+    CHECK(world_count_sent(&world, PS_TYPE_SM) >= 40); /* every 20 ms, until there is an answer */
+    world_pass(&world, 5 * SECOND);
+    memnet_discard(world.memnet);
+    CHECK(deadlines_in(&world, SECOND) <= 15); /* the timers of status messages */
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_SM), 0);
+    data(&world, &sender, 0, 64);
+    world_pass(&world, 2 * MS);
+    CHECK(world_count_sent(&world, PS_TYPE_SM) >= 1);
+    const ps_credit_frame_t frame = answer_of(&world);
+    answer(&world, &sender, &frame);
+    CHECK_EQ(state_of(&world), PS_CREDIT_SETTLED);
+    world_close(&world);
+}
+
 static ps_sm_t take_sm(world_t *world)
 {
     static memnet_dgram_t dgram;
@@ -166,5 +202,6 @@ int main(void)
     test_the_message_that_grants_names_the_reader_that_had_none_left();
     test_an_answer_from_a_stranger_is_counted_as_foreign();
     test_an_answer_to_another_member_or_epoch_is_ignored();
+    test_a_freeze_is_stated_again_only_while_the_sender_is_heard();
     return 0;
 }

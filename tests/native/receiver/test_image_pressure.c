@@ -66,6 +66,36 @@ static void a_full_queue_signals_once_a_window(void)
     world_close(&world);
 }
 
+/* Consumes 32 bytes every 20 ms, so that the reader does not count as paused. */
+static void consume_slowly(world_t *world, int64_t *consumed, int64_t ns)
+{
+    const int64_t end = world->now_ns + ns;
+    while (world->now_ns < end) {
+        *consumed += 32;
+        world_consume(world, *consumed);
+        world_pass(world, 20 * MS);
+    }
+}
+
+static void a_sender_that_is_not_heard_gets_no_notice(void)
+{
+    world_t world;
+    int64_t at = 0;
+    int64_t consumed = 0;
+    open_pressed(&world, PS_CAP_PENSTOCK | PS_CAP_PRESSURE);
+    fill_to(&world, &at, 32 * 1024);
+    consume_slowly(&world, &consumed, SECOND);
+    CHECK(world_status(&world).pressure_signals >= 15);
+    consume_slowly(&world, &consumed, 5 * SECOND);
+    const int64_t signals = world_status(&world).pressure_signals;
+    consume_slowly(&world, &consumed, SECOND);
+    CHECK_EQ(world_status(&world).pressure_signals, signals);
+    fill_to(&world, &at, 34 * 1024);
+    consume_slowly(&world, &consumed, SECOND / 10);
+    CHECK(world_status(&world).pressure_signals > signals);
+    world_close(&world);
+}
+
 static void a_sender_without_requests_gets_no_notice(void)
 {
     ps_pressure_t pressure;
@@ -136,6 +166,7 @@ int main(void)
     RUN(a_full_queue_signals_without_data);
     RUN(the_frame_states_the_queue_and_its_reader);
     RUN(a_full_queue_signals_once_a_window);
+    RUN(a_sender_that_is_not_heard_gets_no_notice);
     RUN(a_sender_without_requests_gets_no_notice);
     return 0;
 }
