@@ -11,7 +11,9 @@
  *   on this host     IPC readers and spies: the slowest; the publication window alone
  *
  * Of the readers of one receiver the slowest that is tethered counts; where none is, what has come
- * counts as released.
+ * counts as released.  A lagged reader that catches up may be behind what the others released while
+ * it did not count (semantics, section 11).  The receiver cannot withdraw a window, so it has room
+ * up to the highest edge that it had.
  */
 #include "ps_driver_state.h"
 #include "ps_sender.h"
@@ -84,16 +86,24 @@ static const ps_publication_t *publication_of(const ps_simworld_t *world,
     return NULL;
 }
 
-void ps_sim_bound_watch(ps_simworld_t *world, int32_t host)
+void ps_sim_bound_watch(ps_probe_t *probe, int32_t host)
 {
+    ps_simworld_t *world = probe->world;
     const ps_driver_t *driver = world->slots[host].driver;
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
         const ps_image_t *image = driver->receiver->images[i];
-        for (int32_t at = 0; image->state == PS_IMAGE_ACTIVE && at < world->ledger_count; at++) {
+        if (image->state != PS_IMAGE_ACTIVE) {
+            continue;
+        }
+        ps_probe_image_t *model = ps_probe_image_of(probe, host, image, world->now_ns);
+        const int64_t edge = edge_of(image);
+        if (model != NULL && edge > model->granted) {
+            model->granted = edge;
+        }
+        for (int32_t at = 0; at < world->ledger_count; at++) {
             ps_sim_ledger_t *ledger = &world->ledgers[at];
             if (ledger->session_id == image->params.session_id &&
                 ledger->stream_id == image->params.stream_id) {
-                const int64_t edge = edge_of(image);
                 ledger->edge = edge > ledger->edge ? edge : ledger->edge;
             }
         }
@@ -127,9 +137,10 @@ static void check_local(ps_simworld_t *world, const ps_sim_publisher_t *publishe
 }
 
 /* The image of a receiver; NULL: it has gone, or its host has. */
-static const ps_image_t *image_of(const ps_simworld_t *world, const ps_publication_t *pub,
-                                  int64_t receiver_id)
+static const ps_probe_image_t *image_of(ps_probe_t *probe, const ps_publication_t *pub,
+                                        int64_t receiver_id)
 {
+    const ps_simworld_t *world = probe->world;
     for (int32_t host = 0; host < world->simnet->host_count; host++) {
         const ps_driver_t *driver = world->slots[host].driver;
         for (int32_t i = 0; driver != NULL && i < driver->receiver->n_images; i++) {
@@ -137,7 +148,7 @@ static const ps_image_t *image_of(const ps_simworld_t *world, const ps_publicati
             if (image->params.session_id == pub->log.session_id &&
                 image->params.stream_id == pub->log.stream_id && image->state == PS_IMAGE_ACTIVE &&
                 image->endpoint != NULL && image->endpoint->params.receiver_id == receiver_id) {
-                return image;
+                return ps_probe_image_of(probe, host, image, world->now_ns);
             }
         }
     }
@@ -153,12 +164,12 @@ static void check_followed(ps_probe_t *probe, const ps_sim_publisher_t *publishe
         ps_probe_pub(probe, publisher->params.host, pub->log.session_id, pub->log.stream_id);
     for (int32_t i = 0; model != NULL && i < model->receiver_count; i++) {
         ps_probe_receiver_t *receiver = &model->receivers[i];
-        const ps_image_t *image =
-            receiver->followed && !receiver->leaving ? image_of(world, pub, receiver->id) : NULL;
+        const ps_probe_image_t *image =
+            receiver->followed && !receiver->leaving ? image_of(probe, pub, receiver->id) : NULL;
         if (image == NULL) {
             continue;
         }
-        const int64_t edge = past_padding(ledger, pub, edge_of(image));
+        const int64_t edge = past_padding(ledger, pub, image->granted);
         /* A receiver that joins or is heard again may have been left behind before. */
         receiver->within = receiver->within || (model->high <= edge && pub->sender_limit <= edge);
         if (receiver->within && start >= edge + window) {
@@ -200,7 +211,7 @@ void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, 
     }
     for (int32_t host = 0; host < world->simnet->host_count; host++) {
         if (world->slots[host].driver != NULL) {
-            ps_sim_bound_watch(world, host);
+            ps_sim_bound_watch(probe, host);
         }
     }
     const int64_t edge = past_padding(ledger, pub, furthest(probe, publisher, pub, ledger->edge));

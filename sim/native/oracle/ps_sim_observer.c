@@ -130,7 +130,7 @@ static void on_stepped(void *context, int32_t host, int32_t work, int64_t now_ns
 {
     ps_probe_t *probe = context;
     ps_probe_step(probe, host, work, now_ns);
-    ps_sim_bound_watch(probe->world, host);
+    ps_sim_bound_watch(probe, host);
     ps_sim_credit_watch(probe->world, host);
 }
 

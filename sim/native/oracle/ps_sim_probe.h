@@ -36,7 +36,7 @@
 
 /* At the end of a host's duty cycle, records the position up to which the host's receivers accept
  * data. */
-void ps_sim_bound_watch(ps_simworld_t *world, int32_t host);
+void ps_sim_bound_watch(ps_probe_t *probe, int32_t host);
 /* Checks an accepted message of a publication: its start position must lie within the publication
  * window and within the receiver window. */
 void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, int64_t end,

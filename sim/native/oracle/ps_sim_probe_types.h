@@ -326,6 +326,8 @@ typedef struct ps_probe_image {
     int64_t made_ns;
     int64_t edge;     /* Highest end position of the data frames and heartbeats that the image has
                        * accepted. */
+    int64_t granted;  /* Highest position up to which the image had room; a status message may have
+                       * advertised it, so it stays granted. */
     int64_t heard_ns; /* Time of the last datagram that restarted the image's liveness time-out. */
     int64_t data_ns;
     int64_t eos;          /* Position in the last heartbeat with the EOS flag; -1: no heartbeat with
