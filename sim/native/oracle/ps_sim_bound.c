@@ -170,7 +170,7 @@ static void check_followed(ps_probe_t *probe, const ps_sim_publisher_t *publishe
             continue;
         }
         const int64_t edge = past_padding(ledger, pub, image->granted);
-        /* A receiver that joins or is heard again may have been left behind before. */
+        /* A receiver that joins, or returns to the group, may have been left behind before. */
         receiver->within = receiver->within || (model->high <= edge && pub->sender_limit <= edge);
         if (receiver->within && start >= edge + window) {
             fail(world, publisher, start, edge + window, "a receiver that is followed");

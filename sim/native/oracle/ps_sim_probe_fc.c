@@ -137,6 +137,7 @@ static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const p
                (followed_count(model) == 0 || edge >= least_edge(model) - sm->window)) {
         receiver->followed = true;
         receiver->leaving = false;
+        receiver->within = false; /* while it did not count, the sender may have gone on */
         receiver->edge = edge;
         receiver->fc_heard_ns = ps_probe_join_came(model, sm->receiver_id, from, now_ns);
         receiver->open_ns = receiver->fc_heard_ns;

@@ -108,8 +108,8 @@ typedef struct ps_probe_receiver {
                              * receiver. */
     bool followed, leaving; /* `followed` is true if the strategy fc=min or fc=tagged tracks the
                              * receiver. */
-    bool within;            /* True if the sender position has ever been within this receiver's
-                             * window. */
+    bool within;            /* True if the sender position has been within this receiver's window
+                             * since the strategy began to track the receiver. */
 } ps_probe_receiver_t;
 
 /* State of a publication or an image before a duty cycle. If a duty cycle changes this state, the
