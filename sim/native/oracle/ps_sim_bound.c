@@ -86,10 +86,30 @@ static const ps_publication_t *publication_of(const ps_simworld_t *world,
     return NULL;
 }
 
+/* Notes what was stated to the publications of a host: a later daemon adopts their limits. */
+static void note_stated(ps_probe_t *probe, int32_t host)
+{
+    ps_simworld_t *world = probe->world;
+    for (int32_t i = 0; i < probe->pub_count; i++) {
+        const ps_probe_pub_t *model = probe->pubs[i];
+        for (int32_t at = 0; model->host == host && at < world->ledger_count; at++) {
+            ps_sim_ledger_t *ledger = &world->ledgers[at];
+            if (ledger->session_id == model->pub->log.session_id &&
+                ledger->stream_id == model->pub->log.stream_id &&
+                model->stated_edge > ledger->stated) {
+                ledger->stated = model->stated_edge;
+            }
+        }
+    }
+}
+
 void ps_sim_bound_watch(ps_probe_t *probe, int32_t host)
 {
     ps_simworld_t *world = probe->world;
     const ps_driver_t *driver = world->slots[host].driver;
+    if (world->simnet->injected) {
+        note_stated(probe, host);
+    }
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
         const ps_image_t *image = driver->receiver->images[i];
         if (image->state != PS_IMAGE_ACTIVE) {
@@ -179,17 +199,6 @@ static void check_followed(ps_probe_t *probe, const ps_sim_publisher_t *publishe
     }
 }
 
-/* Strangers state windows, too: what any of them ever said counts, whatever it has. */
-static int64_t furthest(ps_probe_t *probe, const ps_sim_publisher_t *publisher,
-                        const ps_publication_t *pub, int64_t edge)
-{
-    const ps_probe_pub_t *model =
-        probe->world->simnet->injected
-            ? ps_probe_pub(probe, publisher->params.host, pub->log.session_id, pub->log.stream_id)
-            : NULL;
-    return model != NULL && model->stated_edge > edge ? model->stated_edge : edge;
-}
-
 void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, int64_t end,
                         int32_t size)
 {
@@ -214,7 +223,9 @@ void ps_sim_bound_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher, 
             ps_sim_bound_watch(probe, host);
         }
     }
-    const int64_t edge = past_padding(ledger, pub, furthest(probe, publisher, pub, ledger->edge));
+    /* Strangers state windows, too: what any of them ever said counts, whatever it has. */
+    const int64_t furthest = ledger->stated > ledger->edge ? ledger->stated : ledger->edge;
+    const int64_t edge = past_padding(ledger, pub, furthest);
     if (ledger->edge > 0 && start >= edge + window) {
         fail(world, publisher, start, edge + window, "the receiver furthest on");
         ledger->edge = INT64_MAX / 2;

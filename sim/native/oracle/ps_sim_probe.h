@@ -35,7 +35,7 @@
 /* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ----------------------------------------------- */
 
 /* At the end of a host's duty cycle, records the position up to which the host's receivers accept
- * data. */
+ * data. Also records the windows that were stated to the host's publications. */
 void ps_sim_bound_watch(ps_probe_t *probe, int32_t host);
 /* Checks an accepted message of a publication: its start position must lie within the publication
  * window and within the receiver window. */
