@@ -30,6 +30,7 @@ _LOG_EXTRA: Final = 12 * 1024
 #: Time for which an ended image is kept for slow readers; a reader rejoins no sooner.
 _IMAGES_EACH: Final = 2
 _TIMERS_EACH: Final = 16
+_REQUEST_PARTS: Final = 32
 #: Time from the idle time-out to the last step of a release; conductors may be slow.
 _SLACK_NS: Final = SECOND_NS // 2
 
@@ -80,6 +81,7 @@ class Memory:
                 self._stands[host.index, owner.id] = _Stand(where, now_ns)
             elif isinstance(status, ImageStatus) and (
                 status.gaps > 0 or status.subscribers == 0
+                or _is_full(status, owner.log.term_length)
             ):
                 # Missing data may need another term; an image without a reader ends soon.
                 continue
@@ -92,6 +94,13 @@ class Memory:
                         f"{host.name} at {now_ns / SECOND_NS:.0f} s: session {owner.session_id} "
                         f"rests on {owner.log.reserved_terms} terms, {needed} are needed"
                     )
+
+
+def _is_full(status: ImageStatus, term: int) -> bool:
+    """Return whether an image has accepted all that it may, which only a stream with fc=nak does:
+    up to a term beyond its slowest reader. The sender may have sent more, which the image drops and
+    requests as soon as the reader moves, but only in steps of 1/32 term."""
+    return status.high_water > status.slowest_subscriber + term - term // _REQUEST_PARTS
 
 
 def _longest(term: int, mtu: int) -> int:
