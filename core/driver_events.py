@@ -43,6 +43,7 @@ class Setup(DriverEvent):
     peer_ordinal: int = -1              # -1: unknown
     peer_group_tag: int = 0             # tag of the receivers that the sender follows, if tagged
     peer_depth_bytes: int = 0           # of peer_policy; 0: this host's choice
+    peer_depth_messages: int = 0        # of peer_policy; 0: no limit in messages
     retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
     retention_ns: int = 0               # readers get no data that is older; 0: no limit
     peer_policy: int = 0                # Policy that the sender requests of its receivers

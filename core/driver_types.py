@@ -297,6 +297,7 @@ class PublicationParams:
     depth_messages: int = 0             # with a policy: of publishers; 0: no limit
     low_watermark_messages: int = 0     # 0: half of depth_messages
     depth_bytes: int = 0                # DROP_OLDEST: of readers; 0: a quarter of their window
+    reader_depth_messages: int = 0      # DROP_OLDEST: of readers; 0: no limit in messages
     retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
     retention_ns: int = 0               # readers get no data that is older; 0: no limit
     priority: int = PRIORITY_AUTO       # -1000 to 1000, or one of the constants PRIORITY_

@@ -99,7 +99,8 @@ MEANINGS: Final[dict[str, Meaning]] = {
     "ps-depth": Meaning(
         "P", "largest amount of data that may wait in the log for the sender (on IPC: for the "
              "slowest reader), in bytes (`64k`; at most the publication window), in messages "
-             "(`100msg`), or both",
+             "(`100msg`), or both. Under `drop_oldest`, the largest amount of data that a reader "
+             "may be behind",
         "backpressure.default_queue_depth", accepted="64k, 100msg or 64k,100msg"),
     "ps-low-watermark": Meaning(
         "P", "if the log of a publication was full, the publication accepts messages again when "

@@ -282,7 +282,6 @@ def test_a_batch_under_drop_newest_ends(client: penstock.Client) -> None:
     ("ps-depth=16", "32"),
     ("ps-depth=0msg", "1"),
     ("ps-depth=5msg,6msg", "twice"),
-    ("ps-policy=drop_oldest|ps-depth=5msg", "ps-depth=5msg contradicts ps-policy=drop_oldest"),
 ])
 def test_contradictions_are_refused(
     client: penstock.Client, options: str, words: str

@@ -39,11 +39,15 @@ def readers(
     begin_ns: int = BEGIN, stopped_ms: int = 100, loss_ppm: int = 0,
     machines: tuple[HostScript, ...] = (),
 ) -> Scenario:
-    """A message a millisecond to a reader that stops, and to one that reads on."""
+    """A message a millisecond to a reader that stops, and to one that reads on. Without a policy,
+    the publication's policy is the readers'."""
     hosts, read, published = MEDIA[medium]
     published = f"{published}|term-length=64k{options}".replace("?x|", "?")
     where = [read.replace("HOST", host_ip(host)) for host in hosts]
-    stopping = f"{where[0]}|ps-sub-policy={policy}".replace("?x|", "?")
+    shared = "|ps-policy=drop_oldest" if "drop_oldest" in options else ""   # they expect gaps
+    own = f"|ps-sub-policy={policy}" if policy else shared
+    stopping, reading = (f"{channel}{stated}".replace("?x|", "?").replace("?x", "")
+                         for channel, stated in zip(where, (own, shared), strict=True))
     return Scenario(
         name=f"a depth in messages on {medium}", hosts=3, machines=machines,
         link=Link(delay_ns=MS_NS, loss_ppm=loss_ppm),
@@ -54,7 +58,7 @@ def readers(
         subscribers=(
             SubscriberScript(host=hosts[0], channel=stopping, may_miss=True,
                              pauses=((begin_ns, begin_ns + stopped_ms * MS_NS),)),
-            SubscriberScript(host=hosts[1], channel=where[1].replace("?x", "")),
+            SubscriberScript(host=hosts[1], channel=reading, may_miss=bool(shared)),
         ),
     )
 
@@ -75,6 +79,32 @@ def test_a_reader_skips_to_the_newest_messages(medium: str, depth: str, loss_ppm
         # The reader skips once. A lost datagram may make a few messages late or early.
         assert abs(stopped.missed - (100 - 20)) <= (1 if loss_ppm == 0 else 40)
         assert other.messages == 2000
+
+
+@pytest.mark.parametrize("loss_ppm", [0, 10_000])
+@pytest.mark.parametrize("depth", ["1msg", "20msg", "16k,20msg"])
+@pytest.mark.parametrize("medium", MEDIA)
+def test_the_depth_in_messages_of_a_publication_is_that_of_its_readers(
+    medium: str, depth: str, loss_ppm: int
+) -> None:
+    """Under ``ps-policy=drop_oldest`` the readers state nothing."""
+    options = f"|ps-policy=drop_oldest|ps-depth={depth}"
+    with World(readers(medium, "", options=options, loss_ppm=loss_ppm), 1) as world:
+        assert world.run().violations == ()
+        (ledger,) = world.publishers[0].ledgers
+        (statistics,) = world.publishers[0].statistics()
+        stopped, other = (reader.reader(ledger) for reader in world.subscribers)
+        assert statistics.blocked_ns == 0
+        assert world.native.ledger_dropped(ledger) == 0
+        assert stopped.uncounted == 0
+        assert stopped.messages + stopped.missed == 2000
+        behind = 100 - int(depth.removesuffix("msg").rpartition(",")[2])
+        if loss_ppm == 0:
+            assert abs(stopped.missed - behind) <= 1
+            assert other.messages == 2000
+        else:       # the messages behind a repaired loss come at once
+            assert stopped.missed >= behind - 40
+            assert other.messages + other.missed == 2000
 
 
 @pytest.mark.parametrize("size", [20, 1000, 3000])
@@ -133,12 +163,17 @@ def test_a_stopped_reader_without_others_does_not_hold_the_publisher(
         assert stopped.messages + stopped.missed == 4000
 
 
+@pytest.mark.parametrize(("policy", "options"), [
+    ("drop_oldest|ps-sub-depth=20msg", ""), ("", "|ps-policy=drop_oldest|ps-depth=20msg"),
+])
 @pytest.mark.parametrize("medium", ["ipc", "unicast", "spy"])
-def test_a_new_daemon_counts_the_messages_that_a_reader_is_behind(medium: str) -> None:
+def test_a_new_daemon_counts_the_messages_that_a_reader_is_behind(
+    medium: str, policy: str, options: str
+) -> None:
     crash = BEGIN + 40 * MS_NS
     host = MEDIA[medium][0][0]
     scenario = readers(
-        medium, "drop_oldest|ps-sub-depth=20msg", stopped_ms=200,
+        medium, policy, options=options, stopped_ms=200,
         machines=(HostScript(host=host, adopt=True, crash_ns=crash,
                              restart_ns=crash + 10 * MS_NS),),
     )

@@ -96,13 +96,15 @@ typedef struct ps_event {
                                        * this tag */
             int64_t peer_depth_bytes; /* the depth that belongs to peer_policy, in bytes; 0: this
                                        * host chooses the depth */
-            int64_t retention_bytes;  /* Readers do not get data that is more than this number of
+            int64_t peer_depth_messages; /* the same as a number of messages; 0: no limit in
+                                          * messages */
+            int64_t retention_bytes;     /* Readers do not get data that is more than this number of
                                        * bytes behind the newest data; 0: no limit */
-            int64_t retention_ns;     /* Readers do not get data that is older than this; 0: no
+            int64_t retention_ns;        /* Readers do not get data that is older than this; 0: no
                                        * limit */
-            int32_t peer_policy;      /* the sender requests that its receivers use this policy
+            int32_t peer_policy;         /* the sender requests that its receivers use this policy
                                        * (ps_policy) */
-            int32_t destination;      /* index of the receive destination through which the SETUP
+            int32_t destination;         /* index of the receive destination through which the SETUP
                                        * arrived */
             int32_t initial_term_id;
             int32_t active_term_id;

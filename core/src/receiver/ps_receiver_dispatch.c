@@ -85,6 +85,7 @@ static void report_setup(ps_receiver_t *receiver, const ps_recv_destination_t *d
                                     .peer_group_tag = setup->trailer.group_tag,
                                     .peer_policy = setup->trailer.policy,
                                     .peer_depth_bytes = setup->trailer.depth_bytes,
+                                    .peer_depth_messages = setup->trailer.depth_messages,
                                     .peer_credit_weight = (int32_t)setup->trailer.credit_weight,
                                     .peer_priority = setup->trailer.priority,
                                     .retention_bytes = setup->trailer.retention_bytes,

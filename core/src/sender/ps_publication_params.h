@@ -61,6 +61,9 @@ typedef struct ps_publication_params {
     int64_t depth_bytes;                /* with PS_POLICY_DROP_OLDEST: number of bytes by which a
                                          * reader may be behind the newest data; 0: a quarter of the
                                          * reader's window */
+    int32_t reader_depth_messages;      /* with PS_POLICY_DROP_OLDEST: number of messages by which a
+                                         * reader may be behind the newest data; 0: no limit in
+                                         * messages */
     int64_t retention_bytes;            /* largest distance behind the newest data at which readers
                                          * still get data; 0: no limit */
     int64_t retention_ns;               /* largest age of data that readers still get; 0: no

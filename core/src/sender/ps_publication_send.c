@@ -444,6 +444,7 @@ uint32_t ps_publication_build_setup(const ps_publication_t *pub, uint8_t *out)
         .group_tag = pub->params.fc_group_tag,
         .policy = skips ? pub->params.policy : PS_POLICY_NONE, /* receivers apply no other */
         .depth_bytes = skips ? pub->params.depth_bytes : 0,
+        .depth_messages = skips ? (uint32_t)pub->params.reader_depth_messages : 0,
         .retention_bytes = pub->params.retention_bytes,
         .retention_ns = pub->params.retention_ns,
         .relay_path = pub->params.relay_path,

@@ -100,6 +100,8 @@ typedef struct ps_trailer {
     int64_t depth_bytes;     /* In a SETUP: number of bytes by which a reader may be behind the
                               * newest data under this policy; 0: the receiver chooses this
                               * number */
+    uint32_t depth_messages; /* In a SETUP: the same as depth_bytes, as a number of messages; 0: no
+                              * limit in messages */
     int64_t retention_bytes; /* In a SETUP: largest distance behind the newest data at which readers
                                * still get data; 0: no limit */
     int64_t retention_ns;    /* In a SETUP: largest age of data that readers still get; 0: no

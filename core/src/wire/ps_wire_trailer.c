@@ -114,13 +114,14 @@ static void take_strategy(const uint8_t *value, ps_trailer_t *out)
     out->group_tag = out->flow_control == PS_WIRE_FC_TAGGED ? ps_get_i64(value + 4) : 0;
 }
 
-/* A policy of a later version counts as none, and so does its depth. */
+/* A policy of a later version counts as none, and so do its depths. */
 static void take_policy(const uint8_t *value, ps_trailer_t *out)
 {
     const uint32_t policy = ps_get_u32(value);
 
     out->policy = policy < PS_WIRE_POLICY_COUNT ? (int32_t)policy : PS_WIRE_POLICY_NONE;
     out->depth_bytes = out->policy == PS_WIRE_POLICY_NONE ? 0 : positive(ps_get_i64(value + 4));
+    out->depth_messages = out->policy == PS_WIRE_POLICY_NONE ? 0 : ps_get_u32(value + 12);
 }
 
 /* A longer path than a relay may state is cut. Bound: PS_RELAYS_MAX. */
@@ -308,7 +309,7 @@ uint32_t ps_trailer_write_setup(uint8_t *out, const ps_trailer_t *trailer)
         uint8_t *policy = tlv(&cursor, PS_TLV_POLICY, 16);
         ps_put_u32(policy, (uint32_t)trailer->policy);
         ps_put_i64(policy + 4, trailer->depth_bytes);
-        ps_put_u32(policy + 12, 0);
+        ps_put_u32(policy + 12, trailer->depth_messages);
     }
     if (trailer->retention_bytes > 0 || trailer->retention_ns > 0) {
         uint8_t *retention = tlv(&cursor, PS_TLV_RETENTION, 16);

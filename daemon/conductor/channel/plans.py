@@ -94,6 +94,7 @@ class PublicationPlan:
     low_watermark_messages: int = 0
     fanout: str = ""                    # "min", "independent"; "": the slowest, fc as by default
     depth_bytes: int = 0                # drop_oldest: of its readers; 0: a quarter of their window
+    reader_depth_messages: int = 0      # drop_oldest: of its readers; 0: no limit in messages
     retention_bytes: int = 0            # readers get no data that is further behind; 0: no limit
     retention_ns: int = 0               # readers get no data that is older; 0: no limit
     priority: int | None = None         # None: by recency, if auto_priority
@@ -189,7 +190,7 @@ def publication_plan(
     most_bytes = _publication_window(parsed, channel, term_length, mtu, settings, skips=skips)
     depth_bytes = _depth(parsed, channel, most_bytes, settings)
     window_bytes = most_bytes if skips else depth_bytes
-    depth_messages = _depth_messages(parsed, channel, settings, skips=skips)
+    depth_messages, reader_messages = _depth_messages(parsed, settings, skips=skips)
     ratio = parsed.ps_low_watermark or settings.low_watermark_ratio or 0.5
     return PublicationPlan(
         address=_endpoint_plan(parsed, channel),
@@ -218,12 +219,12 @@ def publication_plan(
         low_watermark_messages=max(1, int(depth_messages * ratio)) if depth_messages else 0,
         fanout=parsed.ps_fanout or "",
         depth_bytes=depth_bytes if skips and depth_bytes < most_bytes else 0,
+        reader_depth_messages=reader_messages,
         retention_bytes=_retention(parsed, channel, term_length, mtu),
         retention_ns=parsed.ps_retention_time_ns or 0,
         priority=parsed.ps_priority,
-        auto_priority=(
-            settings.auto_priority if parsed.ps_auto_priority is None else parsed.ps_auto_priority
-        ),
+        auto_priority=settings.auto_priority if parsed.ps_auto_priority is None
+        else parsed.ps_auto_priority,
         never_throttle=parsed.ps_never_throttle is True,
         credit_weight=parsed.ps_credit_weight or 0,
         tethering=_tethering(parsed, settings),
@@ -363,19 +364,12 @@ def _depth(
 
 
 def _depth_messages(
-    parsed: uri.ChannelUri, channel: str, settings: ConductorSettings, *, skips: bool
-) -> int:
-    """Messages that publishers may be ahead; 0: no limit."""
+    parsed: uri.ChannelUri, settings: ConductorSettings, *, skips: bool
+) -> tuple[int, int]:
+    """Messages that publishers may be ahead, and that readers may be behind; 0: no limit."""
     stated = parsed.ps_depth
-    if not skips:
-        return settings.default_depth_messages if stated is None else stated.messages
-    if stated is not None and stated.messages:
-        raise Refused(
-            "invalid_channel",
-            f"{channel}: ps-depth={stated} contradicts ps-policy=drop_oldest, under which the "
-            "depth is that of readers, in bytes: state ps-depth=64k, or another policy",
-        )
-    return 0
+    messages = settings.default_depth_messages if stated is None else stated.messages
+    return (0, messages) if skips else (messages, 0)
 
 
 def _retention(parsed: uri.ChannelUri, channel: str, term_length: int, mtu: int) -> int:

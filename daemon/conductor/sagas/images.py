@@ -372,6 +372,7 @@ def _image_of(
         sender_group_tag=event.peer_group_tag,
         sender_policy=event.peer_policy,
         sender_depth_bytes=event.peer_depth_bytes,
+        sender_depth_messages=event.peer_depth_messages,
         sender_credit_weight=event.peer_credit_weight,
         sender_priority=event.peer_priority,
         relay_path=event.relay_path,

@@ -37,7 +37,8 @@ class Stated:
     """The sender's rules about old data: which data the readers of the stream no longer get."""
 
     policy: int = Policy.NONE
-    depth_bytes: int = 0                # under DROP_OLDEST; 0: a quarter of the window
+    depth_bytes: int = 0                # under DROP_OLDEST; 0: this host's choice
+    depth_messages: int = 0             # under DROP_OLDEST; 0: no limit in messages
     retention_bytes: int = 0
     retention_ns: int = 0
 
@@ -52,31 +53,32 @@ class Stated:
 def stated_by(event: Setup) -> Stated:
     """Return the rules that a SETUP states."""
     return Stated(
-        event.peer_policy, event.peer_depth_bytes, event.retention_bytes, event.retention_ns
+        event.peer_policy, event.peer_depth_bytes, event.peer_depth_messages,
+        event.retention_bytes, event.retention_ns,
     )
 
 
 def isolation_of(plan: SubscriptionPlan, source: Image | Publication) -> ReaderIsolation:
     """Return how a stream treats one of its readers. If a reader may miss messages and is more than
-    its depth (a number of bytes) behind, the stream does not wait for this reader. The depth is the
-    configured number of bytes, but at most half a window; if no number is configured, the depth is
-    a quarter of a window.
+    its depth behind, the stream does not wait for this reader. The depth in bytes is the configured
+    number, but at most half a window. If no number of bytes is configured, the depth is half a
+    window if a number of messages is configured, else a quarter.
 
     :raises Refused: the policies of the publication and of the subscription contradict each other.
     """
-    kind, depth_bytes = plan.isolation, plan.depth_bytes
+    kind, depth_bytes, messages = plan.isolation, plan.depth_bytes, plan.depth_messages
     stated = _stated(source)
     check_policies(plan, stated)
     if kind is Isolation.GATES and stated.policy == Policy.DROP_OLDEST:
-        kind, depth_bytes = Isolation.DROP_OLDEST, stated.depth_bytes
+        kind = Isolation.DROP_OLDEST
+        depth_bytes, messages = stated.depth_bytes, stated.depth_messages
     elif kind is Isolation.GATES and _is_independent(source) and not _must_not_miss(plan):
         kind = Isolation.INDEPENDENT
     if kind is Isolation.GATES:
         return ReaderIsolation()
-    window_bytes = source.params.window_bytes
-    depth_messages = plan.depth_messages if kind is plan.isolation else 0
+    most = source.params.window_bytes // 2
     return ReaderIsolation(
-        kind, min(depth_bytes or window_bytes // 4, window_bytes // 2), depth_messages
+        kind, min(depth_bytes or (most if messages else most // 2), most), messages
     )
 
 
@@ -142,7 +144,7 @@ def _stated(source: Image | Publication) -> Stated:
     """Return the rules of the stream's sender."""
     params = source.params
     if isinstance(source, Image):
-        return Stated(source.sender_policy, source.sender_depth_bytes, params.retention_bytes,
-                      params.retention_ns)
-    return Stated(source.params.policy, source.params.depth_bytes, params.retention_bytes,
-                  params.retention_ns)
+        return Stated(source.sender_policy, source.sender_depth_bytes,
+                      source.sender_depth_messages, params.retention_bytes, params.retention_ns)
+    return Stated(source.params.policy, source.params.depth_bytes,
+                  source.params.reader_depth_messages, params.retention_bytes, params.retention_ns)

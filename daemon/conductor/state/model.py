@@ -292,6 +292,7 @@ class Image:
     sender_group_tag: int = 0           # tag of the receivers that the sender follows, if tagged
     sender_policy: int = 0              # Policy that the sender requests of its receivers
     sender_depth_bytes: int = 0         # of that policy; 0: this host's choice
+    sender_depth_messages: int = 0      # of that policy; 0: no limit in messages
     sender_credit_weight: int = 0       # of its publication in a pool of credits; 0: not stated
     sender_priority: int = 0            # of its publication; 0: also if it is not stated
     window_share: int = 0               # bytes of a divided window; 0: the window is not divided

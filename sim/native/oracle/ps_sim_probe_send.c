@@ -46,7 +46,8 @@ static void check_setup_trailer(ps_probe_t *probe, ps_probe_pub_t *model,
     }
     const bool skips = pub->params.policy == PS_POLICY_DROP_OLDEST;
     if (trailer->policy != (skips ? PS_POLICY_DROP_OLDEST : PS_POLICY_NONE) ||
-        trailer->depth_bytes != (skips ? pub->params.depth_bytes : 0)) {
+        trailer->depth_bytes != (skips ? pub->params.depth_bytes : 0) ||
+        trailer->depth_messages != (skips ? (uint32_t)pub->params.reader_depth_messages : 0)) {
         complain(probe, model, "a SETUP states another policy", trailer->policy,
                  pub->params.policy);
     }

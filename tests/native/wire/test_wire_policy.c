@@ -10,10 +10,12 @@ static const ps_trailer_t stated = { .capabilities = PS_CAP_PENSTOCK,
                                      .group_tag = -77,
                                      .policy = PS_WIRE_POLICY_COUNT - 1,
                                      .depth_bytes = INT64_C(1) << 33,
+                                     .depth_messages = 1 << 30,
                                      .relay_path = { .count = 2, .ids = { 4, 5 } },
                                      .credit_weight = 7 };
 
-/* A policy of a later version is none, and a negative depth is no depth. */
+/* A policy of a later version is none, and a negative depth is no depth. An earlier version wrote 0
+ * in place of the depth in messages: no limit. */
 static void test_a_policy_comes_back_or_is_none(void)
 {
     static const struct {
@@ -21,8 +23,15 @@ static void test_a_policy_comes_back_or_is_none(void)
         int64_t depth;
         int32_t read;
         int64_t read_depth;
-    } rows[] = { { 5, 4096, 5, 4096 },       { 1, 0, 1, 0 },  { PS_WIRE_POLICY_COUNT, 4096, 0, 0 },
-                 { UINT32_MAX, 4096, 0, 0 }, { 5, -1, 5, 0 }, { 0, 4096, 0, 0 } };
+        uint32_t messages, read_messages;
+    } rows[] = { { 5, 4096, 5, 4096, 0, 0 },
+                 { 5, 4096, 5, 4096, 20, 20 },
+                 { 5, 0, 5, 0, UINT32_MAX, UINT32_MAX },
+                 { 1, 0, 1, 0, 0, 0 },
+                 { PS_WIRE_POLICY_COUNT, 4096, 0, 0, 20, 0 },
+                 { UINT32_MAX, 4096, 0, 0, 20, 0 },
+                 { 5, -1, 5, 0, 20, 20 },
+                 { 0, 4096, 0, 0, 20, 0 } };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint8_t out[PS_TRAILER_MAX];
         ps_trailer_t read;
@@ -31,11 +40,14 @@ static void test_a_policy_comes_back_or_is_none(void)
         while (ps_get_u16(out + at) != PS_TLV_POLICY) {
             at += PS_TLV_HEADER_BYTES + ps_get_u16(out + at + 2);
         }
+        CHECK_EQ(ps_get_u32(out + at + 16), stated.depth_messages);
         ps_put_u32(out + at + 4, rows[i].policy);
         ps_put_i64(out + at + 8, rows[i].depth);
+        ps_put_u32(out + at + 16, rows[i].messages);
         ps_trailer_read(out, length, &read);
         CHECK_EQ(read.policy, rows[i].read);
         CHECK_EQ(read.depth_bytes, rows[i].read_depth);
+        CHECK_EQ(read.depth_messages, rows[i].read_messages);
     }
 }
 

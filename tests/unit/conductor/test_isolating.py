@@ -29,9 +29,18 @@ def joined(rig: Rig) -> tuple[Isolation, int]:
     return Isolation(notice.isolation), notice.depth_bytes
 
 
-def arrive(rig: Rig, policy: Policy = Policy.DROP_OLDEST, depth_bytes: int = 0) -> None:
+def messages_of(rig: Rig) -> int:
+    """The depth in messages of the last reader, as the agent was told."""
+    kinds = (a.AddPublicationSubscriber, a.AddImageSubscriber)
+    return [action for action in rig.done if isinstance(action, kinds)][-1].params.depth_messages
+
+
+def arrive(
+    rig: Rig, policy: Policy = Policy.DROP_OLDEST, depth_bytes: int = 0, depth_messages: int = 0
+) -> None:
     (endpoint,) = rig.state.recv_endpoints.values()
-    rig.setup(endpoint.id, peer_policy=int(policy), peer_depth_bytes=depth_bytes)
+    rig.setup(endpoint.id, peer_policy=int(policy), peer_depth_bytes=depth_bytes,
+              peer_depth_messages=depth_messages)
 
 
 @pytest.mark.parametrize(("published", "read", "found"), [
@@ -75,6 +84,29 @@ def test_the_policy_of_a_setup_is_that_of_the_images_readers(
     assert joined(rig) == found
     rig.sub(client, UDP)                                        # one that comes later
     assert joined(rig) == found
+
+
+@pytest.mark.parametrize(("stated", "read", "found", "messages"), [
+    ((0, 20), "", (OLDEST, 32 * KIB), 20),                      # half of the window
+    ((8 * KIB, 20), "", (OLDEST, 8 * KIB), 20),
+    ((0, 20), "ps-sub-policy=drop_oldest|ps-sub-depth=7msg", (OLDEST, 32 * KIB), 7),
+    ((0, 20), "ps-sub-policy=drop_oldest|ps-sub-depth=4k", (OLDEST, 4 * KIB), 0),
+    ((0, 20), "ps-sub-policy=independent", (INDEPENDENT, 16 * KIB), 0),
+])
+@pytest.mark.parametrize("medium", ["ipc", "udp"])
+def test_a_depth_in_messages_is_that_of_the_readers(
+    medium: str, stated: tuple[int, int], read: str, found: tuple[Isolation, int], messages: int
+) -> None:
+    rig = Rig()
+    client = rig.client()
+    rig.sub(client, f"{IPC if medium == 'ipc' else UDP}|{read}".rstrip("|"))
+    if medium == "ipc":
+        depth = f"{stated[0]},{stated[1]}msg" if stated[0] else f"{stated[1]}msg"
+        rig.pub(client, f"{IPC}|{SKIPS}|ps-depth={depth}")
+    else:
+        arrive(rig, Policy.DROP_OLDEST, *stated)
+    assert joined(rig) == found
+    assert messages_of(rig) == messages
 
 
 @pytest.mark.parametrize("stated", ["ps-sub-policy=block", "ps-credits=5"])

@@ -67,6 +67,32 @@ def test_the_default_depth_in_messages_is_that_of_subscriptions_too() -> None:
     assert (plan.depth_bytes, plan.depth_messages) == (2 * KIB, 0)
 
 
+@pytest.mark.parametrize(("options", "values", "depths"), [
+    ("ps-policy=drop_oldest|ps-depth=100msg", {}, (0, 100)),    # 0: the receivers choose
+    ("ps-policy=drop_oldest|ps-depth=4k,7msg", {}, (4 * KIB, 7)),
+    ("ps-policy=drop_oldest|ps-depth=4k", {"default_depth_messages": 9}, (4 * KIB, 0)),
+    ("ps-policy=drop_oldest", {"default_depth_messages": 9}, (0, 9)),
+    ("ttl=1", {"default_policy": "drop_oldest", "default_depth": 2 * KIB,
+               "default_depth_messages": 9}, (2 * KIB, 9)),
+])
+def test_under_drop_oldest_a_depth_is_that_of_readers(
+    options: str, values: dict[str, object], depths: tuple[int, int]
+) -> None:
+    """No number of messages limits publishers."""
+    channel = f"{UDP}|term-length=64k|{options}"
+    plan = plans.publication_plan(plans.parse(channel), channel, settings(**values))
+    assert (plan.depth_bytes, plan.reader_depth_messages) == depths
+    assert (plan.depth_messages, plan.low_watermark_messages) == (0, 0)
+    assert plan.window_bytes == 56 * KIB
+
+
+def test_a_depth_that_does_not_skip_is_that_of_publishers() -> None:
+    channel = f"{UDP}|ps-policy=drop_newest|ps-depth=4k,7msg"
+    plan = plans.publication_plan(plans.parse(channel), channel, settings())
+    assert (plan.window_bytes, plan.depth_messages) == (4 * KIB, 7)
+    assert (plan.depth_bytes, plan.reader_depth_messages) == (0, 0)
+
+
 def test_each_end_ignores_the_keys_of_the_other() -> None:
     channel = f"{UDP}|ps-policy=drop-newest|ps-depth=16k|ps-sub-policy=independent|ps-sub-depth=8k"
     assert plan_of(channel).depth_bytes == 8 * KIB
