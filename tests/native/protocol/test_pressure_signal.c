@@ -141,6 +141,28 @@ static void a_queue_fills_from_a_quarter_on(void)
     CHECK_EQ(due_ns, 2 * S + 40 * MS + 40 * MS / 4 / 2); /* half of a quarter of 40 ms */
 }
 
+/* Each episode has a delay of its own: from half a queue on, until it is below half again. */
+static void each_episode_is_spread(void)
+{
+    ps_pressure_signal_t signal = { 0 };
+    ps_pressure_input_t in = { .capacity = 100, .group = true, .random = UINT32_C(1) << 31 };
+    for (int64_t i = 1; i <= 5; i++) {
+        int64_t due_ns;
+        in.now_ns = i * S;
+        in.fill = 20;
+        CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
+        in.now_ns += S / 2;
+        in.fill = 50;
+        CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
+        CHECK_EQ(due_ns, in.now_ns + 25 * MS / 2); /* half of half a window */
+        in.now_ns = due_ns - 1;
+        CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 0);
+        in.now_ns = due_ns;
+        CHECK_EQ(ps_pressure_signal_step(&signal, &in, &due_ns), 1);
+        CHECK_EQ(due_ns, in.now_ns + 50 * MS);
+    }
+}
+
 static void a_paused_reader_is_silent(void)
 {
     ps_pressure_signal_t signal = { 0 };
@@ -285,6 +307,57 @@ static void a_reader_begins_where_it_joins(void)
     CHECK(reader.rate == 100000 && !reader.at_least && reader.cadence_ns == 10 * MS);
 }
 
+/* Of a rate that is left of a shorter cadence, at most a term in each cadence is kept. */
+static void what_is_learned_is_at_most_a_term_in_a_cadence(void)
+{
+    ps_pressure_reader_t reader = { .rate = 10 * MB, .cadence_ns = 100 * MS };
+    CHECK_EQ(ps_pressure_reader_learned(&reader).rate, 10 * MB); /* a queue without terms */
+    reader.term = MB;
+    CHECK_EQ(ps_pressure_reader_learned(&reader).rate, 10 * MB);
+    reader.term = 65536;
+    CHECK_EQ(ps_pressure_reader_learned(&reader).rate, 655360);
+    reader.cadence_ns = MS;
+    CHECK_EQ(ps_pressure_reader_learned(&reader).rate, 10 * MB);
+    reader.term = 4096;
+    CHECK_EQ(ps_pressure_reader_learned(&reader).rate, 4096000);
+    reader.cadence_ns = MS - 1; /* too short to count */
+    CHECK_EQ(ps_pressure_reader_learned(&reader).rate, 10 * MB);
+}
+
+/* The span after a pause begins when the pause ends, so the rate stays as it was. */
+static void a_span_begins_when_a_pause_ends(void)
+{
+    ps_pressure_reader_t reader = { 0 };
+    int64_t position = 0, now_ns = S;
+    for (int64_t i = 0; i < 200; i++) {
+        if (i == 105) {
+            now_ns += 2 * S;
+        }
+        ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2, now_ns += 10 * MS);
+        CHECK(i < 10 || reader.rate == 100000);
+        CHECK(i < 10 || reader.cadence_ns == 10 * MS);
+    }
+}
+
+/* In each span, the cadence falls by a quarter of its difference from the longest wait. */
+static void the_cadence_falls_by_a_quarter_of_the_difference(void)
+{
+    ps_pressure_reader_t reader = { 0 };
+    int64_t position = 0, now_ns = S;
+    for (int64_t i = 0; i < 50; i++) {
+        ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2, now_ns += 100 * MS);
+    }
+    CHECK_EQ(reader.cadence_ns, 100 * MS);
+    for (int64_t i = 0; i < 50; i++) {
+        const int64_t before_ns = reader.cadence_ns, began_ns = reader.span_ns;
+        ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2, now_ns += 60 * MS);
+        const int64_t falls_ns =
+            reader.span_ns != began_ns && i > 1 ? (before_ns - 60 * MS) / 4 : 0;
+        CHECK(i <= 1 || reader.cadence_ns == before_ns - falls_ns);
+    }
+    CHECK(reader.cadence_ns < 61 * MS);
+}
+
 static void a_pause_teaches_nothing(void)
 {
     for (int64_t pause_ms = 2000; pause_ms <= 20000; pause_ms += 1500) {
@@ -403,12 +476,16 @@ int main(void)
     RUN(a_group_spreads_first_signals);
     RUN(a_fast_queue_is_not_delayed);
     RUN(a_queue_fills_from_a_quarter_on);
+    RUN(each_episode_is_spread);
     RUN(a_paused_reader_is_silent);
     RUN(consumption_is_measured_at_any_cadence);
     RUN(a_reader_that_reads_more_often_is_measured_anew);
     RUN(a_span_without_batches_lasts_three_cadences);
     RUN(what_is_left_of_a_burst_after_a_trickle_is_not_stated);
     RUN(a_reader_begins_where_it_joins);
+    RUN(what_is_learned_is_at_most_a_term_in_a_cadence);
+    RUN(a_span_begins_when_a_pause_ends);
+    RUN(the_cadence_falls_by_a_quarter_of_the_difference);
     RUN(a_pause_teaches_nothing);
     RUN(who_pauses_depends_on_the_cadence);
     RUN(an_empty_queue_is_no_pause);

@@ -68,7 +68,7 @@ static void each_step_is_as_the_law_states(void)
     for (int64_t wall = MB; wall <= 4096 * MB; wall *= 8) {
         for (size_t i = 0; i < sizeof of_wall / sizeof *of_wall; i++) {
             for (int64_t part = 4; part <= 256; part *= 2) {
-                for (int32_t quiet = 0; quiet <= 12; quiet++) {
+                for (int32_t quiet = 0; quiet <= 20; quiet++) {
                     const int64_t limit = wall / 1000 * of_wall[i];
                     const int64_t deviation = wall / part;
                     const int32_t beyond = limit > wall * 9 / 8 ? quiet / 2 : 0;
@@ -267,6 +267,50 @@ static void each_window_has_its_own_base(void)
     CHECK_EQ(rate.base, 40 * MB);
 }
 
+/* A signal that states nothing new still begins a new window without a step. */
+static void a_repeated_signal_delays_the_next_step(void)
+{
+    ps_pressure_control_t rate;
+    ps_pressure_control_init(&rate, 1408);
+    for (int64_t ms = 0; ms < 1000; ms++) {
+        ps_pressure_control_sent(&rate, MB / 10, ms * MS);
+    }
+    CHECK(signal_level(&rate, 1, 2, S));
+    CHECK(!signal_level(&rate, 1, 1, S + 30 * MS));
+    CHECK_EQ(rate.window_end_ns, S + 80 * MS);
+    CHECK(
+        !ps_pressure_control_step(&rate, S + 130 * MS - 1)); /* 80 ends the window of the signal */
+    CHECK(ps_pressure_control_step(&rate, S + 130 * MS));
+}
+
+/* An overrun lowers the request; a reader without a residue gets at least the part of the sending
+ * rate that its level allows. */
+static void an_overrun_is_bounded_by_the_strength(void)
+{
+    static const int64_t of_sent[] = { 0, 56, 48, 40, 32 };
+    ps_pressure_control_t rate;
+    ps_pressure_control_init(&rate, 1408);
+    for (int32_t level = 1; level <= 4; level++) {
+        ps_pressure_report_t report = { .receiver_id = 1, .level = level, .capacity = MB };
+        const int64_t strength = 128 * MB / 64 * of_sent[level];
+        report.rate = 8 * MB;
+        report.overrun = MB;
+        CHECK_EQ(ps_pressure_control_wanted(&rate, &report, 128 * MB), strength);
+        CHECK_EQ(ps_pressure_control_wanted(&rate, &report, MB), 4 * MB);
+        report.residue = 1;
+        CHECK_EQ(ps_pressure_control_wanted(&rate, &report, 128 * MB), 4 * MB);
+    }
+}
+
+static void the_floor_is_two_datagrams_a_window(void)
+{
+    ps_pressure_control_t rate;
+    ps_pressure_control_init(&rate, 1408); /* 2 * 1408 * 20 are less than 128 KiB */
+    CHECK_EQ(rate.floor, 128 * 1024);
+    ps_pressure_control_init(&rate, 65504);
+    CHECK_EQ(rate.floor, 2 * 65504 * 20);
+}
+
 /* ---- the sending rate ------------------------------------------------------------------------ */
 
 /* Each eighth of 50 ms has another number of bytes: the whole eighths of the last 50 ms count. */
@@ -349,6 +393,9 @@ int main(void)
     RUN(the_signals_of_one_window_count_once);
     RUN(the_cuts_of_a_window_have_one_base);
     RUN(each_window_has_its_own_base);
+    RUN(a_repeated_signal_delays_the_next_step);
+    RUN(an_overrun_is_bounded_by_the_strength);
+    RUN(the_floor_is_two_datagrams_a_window);
     RUN(the_rate_is_that_of_the_last_50_ms);
     RUN(a_young_rate_is_over_the_time_since_its_begin);
     RUN(the_bound_is_that_of_the_page);
