@@ -122,8 +122,9 @@ static void on_publication_terms_released(ps_probe_t *probe, ps_probe_pub_t *mod
         complain(probe, model->host, pub->log.session_id, "a publisher's room is given up",
                  event->terms.kept_to, model->limit_most);
     }
-    /* The same turn may have stated drops behind the release. */
-    model->notified.released_at = (pub->drops ? pub->rests_at : pub->producer_position) + 1;
+    /* A full ring delays the event: since the release, publishers may have written, and the same
+     * turn may have stated drops. */
+    model->notified.released_at = pub->rests_at + 1;
 }
 
 static void on_image_terms_released(ps_probe_t *probe, ps_probe_image_t *model,
