@@ -200,6 +200,12 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
     const double recent = most(most(measured(strength, now_ns), before), waited);
     const double sent = anew ? least(recent, strength->limit) : strength->base;
     const double rate = wanted(strength, pressure, (double)model->pub->log.term_length / 2, sent);
+    /* Times in microseconds: a cadence of a millisecond may be a thousandth shorter. */
+    const double cut = pressure->cadence_ns < 1000000 ? 0 : 1e3 / (double)pressure->cadence_ns;
+    const double error = ROUNDED + rate * (1e-4 + cut) + sent / 1e3;
+    /* Two receivers that request the same rate: the sender may follow either. */
+    strength->open =
+        strength->open || (!same && apart(rate, strength->limit) <= error + strength->unsure);
     if (!same && rate >= strength->limit) {
         return;
     }
@@ -223,9 +229,7 @@ void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressu
     if (anew || !same) {
         note_wall(strength, pressure, sent);
     }
-    /* Times in microseconds: a cadence of a millisecond may be a thousandth shorter. */
-    const double cut = pressure->cadence_ns < 1000000 ? 0 : 1e3 / (double)pressure->cadence_ns;
-    strength->unsure += ROUNDED + rate * (1e-4 + cut) + sent / 1e3;
+    strength->unsure += error;
     /* Data sent in the cycle that reads the signal may count, or may not. */
     strength->unsure += now_ns - strength->began_ns < PS_PRESSURE_WINDOW_NS ? PS_PROBE_NO_LIMIT : 0;
     strength->limit = rate;
