@@ -376,8 +376,6 @@ void ps_image_send_rttm(ps_image_t *image, int64_t now_ns)
                        .echo_ns = now_ns,
                        .flags = PS_RTTM_REPLY };
 
-    image->rtt_due_ns =
-        now_ns + ps_congestion_rtt_interval_ns(&image->congestion, image->rtt.smoothed_ns);
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX && image->endpoint != NULL; i++) {
         const ps_recv_destination_t *destination = image->endpoint->destinations[i];
 
@@ -388,6 +386,8 @@ void ps_image_send_rttm(ps_image_t *image, int64_t now_ns)
             rttm.receiver_id = image->endpoint->params.receiver_id;
             ps_receiver_outbox_commit(receiver, ps_wire_build_rttm(frame, &rttm));
             ps_rtt_requested(&image->rtt, now_ns);
+            image->rtt_due_ns =
+                now_ns + ps_congestion_rtt_interval_ns(&image->congestion, image->rtt.smoothed_ns);
             break;
         }
     }

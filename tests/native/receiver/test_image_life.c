@@ -383,6 +383,32 @@ static void test_round_trip_is_measured_and_answered(void)
     world_close(&world);
 }
 
+/* The storage for a lost range comes while the sender is silent.  Nobody can be asked then. */
+static void test_a_request_that_was_not_sent_delays_no_other(void)
+{
+    const world_options_t lossy = { .unreliable = 1, .reserved_position = 32768 };
+    world_t world;
+    open_image(&world, &lossy);
+    world_data(&world, 0, 64, 64);
+    world_step(&world);
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_RTTM), 1);
+    world_consume(&world, 64);
+    world_pass(&world, 201 * MS);
+    world_heartbeat(&world, 32768 + 64, PS_FLAG_UNFRAGMENTED);
+    world_pass(&world, 6 * SECOND);
+    CHECK_EQ(world_status(&world).position, 32768);
+    world_consume(&world, 32768);
+    CHECK_EQ(ps_image_reserved(world.driver, world.image, 65536), PS_OK);
+    world_pass(&world, 5 * MS);
+    CHECK_EQ(world_status(&world).position, 32768 + 64);
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_RTTM), 0);
+    world_data(&world, 32768 + 64, 32768 + 128, 64);
+    world_step(&world);
+    CHECK_EQ(world_status(&world).position, 32768 + 128);
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_RTTM), 1);
+    world_close(&world);
+}
+
 /* One that is tethered.  Returns its position's counter. */
 static int32_t add_second_reader(world_t *world)
 {
@@ -543,6 +569,7 @@ int main(void)
     RUN(test_a_gap_without_memory_is_no_work);
     RUN(test_rejection_sends_errors_until_it_ends);
     RUN(test_round_trip_is_measured_and_answered);
+    RUN(test_a_request_that_was_not_sent_delays_no_other);
     RUN(test_a_reader_that_read_before_it_joined_counts_from_its_join);
     RUN(test_untethered_subscriber_stops_gating);
     RUN(test_a_reader_that_was_not_behind_has_its_time);
