@@ -201,9 +201,11 @@ int64_t ps_publication_step_flow_control(ps_publication_t *pub, int64_t now_ns)
                     now_ns);
     }
     pub->credits.stale = pub->credits.stale || (pub->credits.on && pub->fc.tracked != tracked);
-    const bool more = pub->fc.tracked != tracked /* of those required one may have gone */
-                      && ps_publication_update(pub, pub->turn.queued, now_ns);
-    if (more || pub->sender_limit > before) { /* a receiver that held it is gone */
+    const bool gone = pub->fc.tracked != tracked;
+    if (gone) { /* of those required one may have gone */
+        (void)ps_publication_update(pub, pub->turn.queued, now_ns);
+    }
+    if (gone || pub->sender_limit > before) { /* a receiver that held it is gone */
         ps_sender_ready(ps_publication_sender(pub), pub);
     }
     return pub->fc.due_ns;
@@ -361,7 +363,8 @@ int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns)
             i++;
         }
     }
-    if (pub->receiver_count != before && ps_publication_update(pub, pub->turn.queued, now_ns)) {
+    if (pub->receiver_count != before) { /* its credits may have held what is in the log */
+        (void)ps_publication_update(pub, pub->turn.queued, now_ns);
         ps_sender_ready(ps_publication_sender(pub), pub);
     }
     /* Without receivers, the first status message starts the timer again. */

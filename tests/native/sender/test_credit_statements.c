@@ -289,6 +289,37 @@ static void test_the_last_of_several_receivers_lifts_no_limit(void)
     rig_close(rig);
 }
 
+/* What waits in the log for the credits of a silent receiver leaves as soon as that is given up. */
+static void test_what_others_grant_leaves_when_a_silent_receiver_is_gone(int32_t flow_control,
+                                                                         int64_t timeout_ns)
+{
+    rig_t *rig = granted(&(rig_options_t){
+        .kind = RIG_MULTICAST, .flow_control = flow_control, .fc_timeout_ns = timeout_ns });
+    const ps_sm_t more = { .session_id = GOLDEN_SESSION,
+                           .stream_id = GOLDEN_STREAM,
+                           .term_id = GOLDEN_TERM,
+                           .window = RIG_TERM / 2,
+                           .receiver_id = RECEIVER + 2,
+                           .trailer = { .capabilities = PS_CAP_PENSTOCK | PS_CAP_CREDITS,
+                                        .credit_limit = GRANTED + 2,
+                                        .credit_messages = GRANTED + 2,
+                                        .credit_epoch = 3 } };
+    ps_publication_on_sm(rig->pub, &more, 0, &rig->peer, rig->now_ns);
+    for (int32_t i = 0; i < GRANTED + 2; i++) { /* as before any credits were granted */
+        CHECK(rig_offer(rig, "message", 7, PS_FLAG_UNFRAGMENTED) > 0);
+    }
+    rig_step(rig, timeout_ns - 100 * MS);
+    CHECK_EQ(rig->pub->sent_ordinal, GRANTED);
+    ps_publication_on_sm(rig->pub, &more, 0, &rig->peer, rig->now_ns);
+    rig_step(rig, MS);
+    CHECK_EQ(rig->pub->sent_ordinal, GRANTED);
+    rig_step(rig, 105 * MS);
+    CHECK_EQ(limit_of(rig), GRANTED + 2);
+    CHECK_EQ(rig->pub->sent_ordinal, GRANTED + 2);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), rig_tail(rig));
+    rig_close(rig);
+}
+
 /* A receiver that grants nothing keeps the stream connected: nothing limits its publishers. */
 static void test_a_receiver_without_credits_lifts_the_limit_of_one_that_left(void)
 {
@@ -315,6 +346,8 @@ int main(void)
     }
     test_the_last_of_several_receivers_lifts_no_limit();
     test_a_receiver_without_credits_lifts_the_limit_of_one_that_left();
+    test_what_others_grant_leaves_when_a_silent_receiver_is_gone(PS_FC_MAX, 5 * S);
+    test_what_others_grant_leaves_when_a_silent_receiver_is_gone(PS_FC_MIN, S);
     test_impossible_and_stale_statements_are_counted_and_ignored();
     test_a_limit_of_just_released_and_2_n_counts();
     test_a_new_epoch_below_what_was_spent_admits_nothing();
