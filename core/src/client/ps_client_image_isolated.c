@@ -96,14 +96,17 @@ static int64_t believed(int64_t ordinal)
     return ordinal < PS_ORDINAL_BASE || ordinal > -PS_ORDINAL_BASE ? PS_ORDINAL_UNKNOWN : ordinal;
 }
 
-/* Returns the first entry of the ring at or above `position`. Bound: the ring, RING_TRIES times. */
+/* Returns the first entry of the ring at or above `position`. If the writer replaced an entry in a
+ * try, the next try leaves out more of the oldest entries. Bound: the ring, RING_TRIES times. */
 static ps_found_t entry_from(const ps_isolated_t *isolated, int64_t position)
 {
     ps_index_ring_t *ring = (ps_index_ring_t *)(uintptr_t)isolated->ring;
     ps_found_t found = { -1, -1, position };
     for (int32_t i = 0; ring != NULL && i < RING_TRIES; i++) {
         const uint64_t count = atomic_load_explicit(&ring->count, memory_order_acquire);
-        const uint64_t kept = count < PS_INDEX_ENTRIES - 1 ? count : PS_INDEX_ENTRIES - 1;
+        const uint64_t most =
+            PS_INDEX_ENTRIES - 1 - (uint64_t)i * (PS_INDEX_ENTRIES / (2 * RING_TRIES));
+        const uint64_t kept = count < most ? count : most;
         uint64_t at = count;
         while (at > count - kept) {
             ps_index_entry_t *entry = &ring->entries[(at - 1) % PS_INDEX_ENTRIES];
@@ -239,7 +242,7 @@ static int64_t newest_from(const ps_img_t *image, int64_t newest)
 }
 
 /* Returns the position at which an outrun reader continues, and the messages below it. `mark` is
- * the mark at the begin of the search. */
+ * the position at which the search begins: the reader's mark, or above it. */
 static ps_found_t place_to_continue(const ps_img_t *image, int64_t mark)
 {
     const ps_isolated_t *isolated = image->isolated;
@@ -262,13 +265,26 @@ static ps_found_t place_to_continue(const ps_img_t *image, int64_t mark)
     return found.position >= 0 ? found : (ps_found_t){ newest, -1, mark };
 }
 
+/* Returns the position at which a try of the search begins: the first try at the mark, the later
+ * ones the further above it the more often the writer was faster than the search. */
+static int64_t begin_of_try(const ps_img_t *image, int32_t number)
+{
+    const int64_t mark = mark_of(image);
+    const int64_t newest = atomic_load_explicit(&image->subscriber->skip_to, memory_order_relaxed);
+    const int64_t log = INT64_C(3) * image->log.term_length;
+    if (newest <= mark || newest - mark > log) {
+        return mark;
+    }
+    return mark + (newest - mark) * number * number / (PLACE_TRIES * PLACE_TRIES);
+}
+
 /* Searches again if the mark passed what the search read: the writer may have overwritten that
  * memory, so the search may have ended early or counted other frames. */
 static ps_found_t verified_place(const ps_img_t *image)
 {
     ps_found_t to = { -1, -1, -1 };
     for (int32_t i = 0; i < PLACE_TRIES; i++) {
-        to = place_to_continue(image, mark_of(image));
+        to = place_to_continue(image, begin_of_try(image, i));
         if (!ps_img_is_outrun(image, to.read_from)) {
             return to;
         }
