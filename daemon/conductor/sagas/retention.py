@@ -13,7 +13,7 @@ from __future__ import annotations
 import attrs
 
 from penstock.config.protocol.control import MAX_TIMES
-from penstock.core.driver_types import SlotKind
+from penstock.core.driver_types import Address, SlotKind
 from penstock.daemon.conductor.actions import (
     DeleteFile,
     FreeCounter,
@@ -26,6 +26,7 @@ from penstock.daemon.conductor.actions import (
 )
 from penstock.daemon.conductor.actions.times import ViewTimes
 from penstock.daemon.conductor.saga import Refused, Saga
+from penstock.daemon.conductor.state.brief_logs import BRIEF_NS, MOST_LOGS, SHARE
 from penstock.daemon.conductor.state.model import (
     Group,
     Image,
@@ -94,11 +95,40 @@ def group_of(state: State, link: SubscriberLink) -> Group | None:
 
 def detach_groups(state: State, source: Image | Publication) -> None:
     """When a stream ends, create a record of its log for each group that has not acknowledged all
-    data of the stream."""
+    data of the stream. If the groups then keep too many logs of brief images, they drop some of
+    these logs."""
+    detached = False
     for link in list(source.subscribers.values()):
         group = group_of(state, link)
         if group is not None:
             _detach(state, group, link)
+            detached = True
+    surplus = state.brief_logs.surplus() if detached else None
+    while surplus is not None:
+        _drop_surplus(state, surplus)
+        surplus = state.brief_logs.surplus()
+
+
+def _drop_surplus(state: State, surplus: Retained) -> None:
+    """Release a log of a brief image from all groups that keep the log."""
+    for group in list(state.groups.values()):
+        retained = group.retained.get(surplus.log_id)
+        if retained is not None:
+            state.error(
+                "group dropped a log", Address(ip=surplus.brief_source, port=0),
+                f"group {group.name} of stream {group.stream_id} loses unacknowledged data of "
+                f"session {retained.session_id} from {surplus.brief_source}: the logs of streams "
+                f"that ended within a minute exceed 1/{SHARE} of storage.budget, or {MOST_LOGS} "
+                "logs",
+            )
+            release(state, group, retained)
+
+
+def _brief_source(state: State, source: Image | Publication) -> str:
+    """Return the IP address of a brief image's sender, or an empty text for other streams."""
+    if isinstance(source, Image) and state.now_ns - source.established_ns < BRIEF_NS:
+        return source.source.ip
+    return ""
 
 
 def _detach(state: State, group: Group, link: SubscriberLink) -> None:
@@ -108,8 +138,10 @@ def _detach(state: State, group: Group, link: SubscriberLink) -> None:
         stream_id=source.stream_id, session_id=source.session_id,
         initial_term_id=source.initial_term_id, mtu=mtu_of(source), window_bytes=window_of(source),
         log=source.log, join_position=link.join_position,
+        brief_source=_brief_source(state, source),
     )
     group.retained[source.id] = retained
+    state.brief_logs.add(retained)
     note_retained(state, retained)
     if isinstance(source, Image):
         state.emit(RemoveImageSubscriber(image_id=source.id, position_counter_id=link.counter_id))
@@ -187,6 +219,8 @@ def release(state: State, group: Group, retained: Retained) -> None:
         return
     erase(state, "retained", group.id, retained.log_id)
     state.let_go(retained.log_id, group.id)
+    if not any(retained.log_id in other.retained for other in state.groups.values()):
+        state.brief_logs.remove(retained.log_id)
     state.emit(FreeCounter(counter_id=retained.counter_id))
     state.emit(FreeSlot(kind=SlotKind.SUBSCRIBER, index=retained.slot))
     state.event(
@@ -229,4 +263,5 @@ def keep_log(state: State, group: Group, retained: Retained) -> None:
     else:
         state.storage.adopt(retained.log.reserved_bytes)
     group.retained[retained.log_id] = retained
+    state.brief_logs.add(retained)
     note_retained(state, retained)

@@ -399,6 +399,7 @@ class Retained:
     window_bytes: int
     log: LogFile
     join_position: int
+    brief_source: str = ""              # IP address of a brief image's sender (brief_logs.py)
     ended: bool = False                 # the data plane has released it: end_position is final
     end_position: int = 0
     time_index: list[tuple[int, int]] = attrs.field(factory=list)

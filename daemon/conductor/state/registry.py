@@ -132,7 +132,7 @@ def note_group(state: State, group: Group) -> None:
 def note_retained(state: State, retained: Retained) -> None:
     names = (
         "counter_id", "slot", "stream_id", "session_id", "initial_term_id", "mtu", "window_bytes",
-        "log", "join_position", "ended", "end_position", "time_index",
+        "log", "join_position", "brief_source", "ended", "end_position", "time_index",
     )
     fields = {name: getattr(retained, name) for name in names}
     _note(state, "retained", (retained.group_id, retained.log_id), fields)

@@ -13,6 +13,7 @@ from penstock.core.driver_types import Address
 from penstock.daemon.conductor.actions import Action, LogError, Notify, PublishEvent, SetStorage
 from penstock.daemon.conductor.saga import Refused, SagaRunner
 from penstock.daemon.conductor.settings import ConductorSettings
+from penstock.daemon.conductor.state.brief_logs import BriefLogs
 from penstock.daemon.conductor.state.by_stream import ByStream
 from penstock.daemon.conductor.state.error_book import ErrorBook
 from penstock.daemon.conductor.state.model import (
@@ -98,6 +99,7 @@ class State:
         self.subscriptions: ByStream[int, Subscription] = ByStream()
         self.groups: dict[int, Group] = {}
         self.groups_expired = 0
+        self.brief_logs = BriefLogs(settings.storage_budget_bytes)
         self.half_open_bytes = 0    # storage of images without an accepted frame
         # Log id -> group id -> acknowledged; read by the thread that serves fetches.
         self.holdings: dict[int, dict[int, int]] = {}

@@ -27,7 +27,7 @@ from penstock.daemon.restart.journal import Journal, JournalDamaged
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 GROUP = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"
-HEAD = b"PENSTOCK-REGISTRY 15\n"
+HEAD = b"PENSTOCK-REGISTRY 16\n"
 TOKEN = b"secret of the client"
 
 
@@ -319,12 +319,12 @@ def shapes() -> bytes:
 
 def test_a_change_of_what_records_hold_is_another_format() -> None:
     """A new daemon of another version must not take them for its own: raise journal.FORMAT."""
-    assert (journal.FORMAT, zlib.crc32(shapes())) == (15, 3895732971)
+    assert (journal.FORMAT, zlib.crc32(shapes())) == (16, 2006273325)
 
 
 def test_a_journal_of_another_format_is_refused() -> None:
-    older = written().replace(b"REGISTRY 15\n", b"REGISTRY 14\n", 1)
-    with pytest.raises(JournalDamaged, match="does not have format 15"):
+    older = written().replace(b"REGISTRY 16\n", b"REGISTRY 15\n", 1)
+    with pytest.raises(JournalDamaged, match="does not have format 16"):
         journal.decode(older)
 
 
