@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure how long a daemon takes to add publications while strangers flood it with SETUPs, and
-what the flood leaves: ``python -m bench.flood``.
+"""Measure a daemon that strangers flood with SETUPs: ``python -m bench.flood``.
 
 A process sends SETUPs of sessions that nobody has to a subscription of a daemon on loopback, from
-one address or from many. Meanwhile a client adds publications. After the flood, the benchmark waits
-until the images of the flood are gone, and then measures the daemon's memory and files.
+one address or from many. Meanwhile a client adds publications, and sends single messages on another
+stream of the same daemon. The benchmark measures the time of each call and of each message; it also
+measures messages before the flood. After the flood, the benchmark waits until the images of the
+flood are gone, and then measures the daemon's memory and files.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from penstock._bench.worker_io import say
 
 GOAL_MS: Final = 100.0
 CALLS: Final = 100
+#: Messages of the healthy stream between two calls.
+BEATS: Final = 5
 _STREAM: Final = 1001
 _START_S: Final = 60.0
 #: Longer than the images of the flood can stay after its end.
@@ -114,21 +117,47 @@ class Result:
     sent: int
     seconds: float
     calls_ms: list[float]
+    alone_ms: list[float]           # messages of the healthy stream before the flood
+    beside_ms: list[float]          # and beside it
     before: Remains
     after: Remains
 
-    @property
-    def p99_ms(self) -> float:
-        return quantiles(self.calls_ms, n=100)[98]
+
+def p99(values: list[float]) -> float:
+    return quantiles(values, n=100)[98]
+
+
+class Healthy:
+    """A stream of the flooded daemon that has nothing to do with the flood."""
+
+    def __init__(self, client: penstock.Client) -> None:
+        channel = f"aeron:udp?endpoint=127.0.0.1:{free_port()}|term-length=64k"
+        self._subscription = client.add_subscription(channel, _STREAM + 1)
+        self._publication = client.add_publication(channel, _STREAM + 1)
+        if not self._subscription.wait_connected(_START_S):
+            raise BenchError("the healthy stream does not connect")
+
+    def beat(self) -> float:
+        """Send a message, and return the time until it has arrived, in milliseconds."""
+        arrived: list[int] = []
+        start = time.perf_counter_ns()
+        self._publication.send(b"beat", _START_S)
+        while not arrived:
+            self._subscription.wait(_START_S)
+            self._subscription.poll(lambda message, _header: arrived.append(len(message)))
+        return (time.perf_counter_ns() - start) / 1e6
 
 
 def _images(directory: Path) -> list[Path]:
     return list((directory / "images").glob("*.logbuffer"))
 
 
-def add_publications(client: penstock.Client, seconds: float) -> list[float]:
-    """Return the time that each call took, in milliseconds. The calls are spread over the time."""
-    taken = []
+def add_publications(
+    client: penstock.Client, healthy: Healthy, seconds: float
+) -> tuple[list[float], list[float]]:
+    """Return the time that each call took, and the time that each message of the healthy stream
+    took, in milliseconds. The calls are spread over the time."""
+    taken, beats = [], []
     began = time.monotonic()
     for number in range(CALLS):
         time.sleep(max(0.0, began + number * seconds / CALLS - time.monotonic()))
@@ -136,7 +165,8 @@ def add_publications(client: penstock.Client, seconds: float) -> list[float]:
         publication = client.add_publication("aeron:ipc?term-length=64k", 2000 + number)
         taken.append((time.perf_counter_ns() - start) / 1e6)
         publication.close()
-    return taken
+        beats += [healthy.beat() for _ in range(BEATS)]
+    return taken, beats
 
 
 def measure(addresses: int, rate: int, seconds: float) -> Result:
@@ -155,17 +185,20 @@ def measure(addresses: int, rate: int, seconds: float) -> Result:
         pid = hosts.daemons[0].pid
         flooder.expect("ready", _START_S)
         client.add_publication("aeron:ipc?term-length=64k", 1999).close()
+        healthy = Healthy(client)
+        alone_ms = [healthy.beat() for _ in range(CALLS * BEATS)]
+        known = len(_images(hosts.near))
         before = Remains.of(pid, hosts.near)
         flooder.say("go")
-        calls_ms = add_publications(client, seconds * 0.95)
+        calls_ms, beside_ms = add_publications(client, healthy, seconds * 0.95)
         sent = flooder.expect("sent", seconds + _START_S)
         gone_by = time.monotonic() + _GONE_S
-        while _images(hosts.near) and time.monotonic() < gone_by:
+        while len(_images(hosts.near)) > known and time.monotonic() < gone_by:
             time.sleep(0.1)
         time.sleep(2.0)         # the daemon frees the slots of ended images a second later
         after = Remains.of(pid, hosts.near)
     return Result(sent=sent["count"], seconds=sent["seconds"], calls_ms=calls_ms,
-                  before=before, after=after)
+                  alone_ms=alone_ms, beside_ms=beside_ms, before=before, after=after)
 
 
 @click.command()
@@ -188,8 +221,12 @@ def main(counts: str, rate: int, seconds: float, target: int | None) -> None:
         found = measure(count, rate, seconds)
         click.echo(
             f"addresses {count:5}  {found.sent / found.seconds:.0f} SETUPs a second for"
-            f" {found.seconds:.1f} s  {CALLS} calls: p99 {found.p99_ms:.1f} ms, longest"
+            f" {found.seconds:.1f} s  {CALLS} calls: p99 {p99(found.calls_ms):.1f} ms, longest"
             f" {max(found.calls_ms):.1f} ms, goal {GOAL_MS:g} ms"
+        )
+        click.echo(
+            f"  healthy stream: p99 of a message {p99(found.alone_ms):.2f} ms alone,"
+            f" {p99(found.beside_ms):.2f} ms beside the flood"
         )
         click.echo(f"  before: {found.before}\n  after:  {found.after}")
     click.echo(f"load {os.getloadavg()[0]:.1f}")
