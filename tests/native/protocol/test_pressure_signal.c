@@ -445,6 +445,20 @@ static void the_end_of_a_term_is_no_backlog(void)
 
 /* A reader with a backlog rests at the end of a term after a short batch.  Until its next batch it
  * states no residue: it can take more than that batch, and may take more than it did before. */
+/* Each batch is a span here. A batch that ended at the end of a term may have ended for that reason
+ * alone: then the rate is a lower bound, and no residue is stated. */
+static void a_batch_up_to_the_end_of_a_term_gives_a_lower_bound(void)
+{
+    ps_pressure_reader_t reader = { .term = 4000 };
+    for (int64_t i = 0; i < 100; i++) {
+        ps_pressure_reader_check(&reader, 1000 * i, 1000 * i + 8000, S + 30 * i * MS);
+        CHECK(i < 4 || reader.at_least == (i % 4 == 1));
+        CHECK(i < 4 || reader.residue == (i % 4 == 1 ? 0 : 8000));
+        CHECK(i < 4 || (ps_pressure_reader_residue(&reader) == 0) == (i % 4 <= 1));
+        CHECK(i < 4 || reader.rate == 1000 * 1000 / 30);
+    }
+}
+
 static void a_rest_at_the_end_of_a_term_states_no_residue(void)
 {
     ps_pressure_reader_t reader = { .term = 262144 };
@@ -491,6 +505,7 @@ int main(void)
     RUN(an_empty_queue_is_no_pause);
     RUN(one_batch_is_learned_from);
     RUN(the_end_of_a_term_is_no_backlog);
+    RUN(a_batch_up_to_the_end_of_a_term_gives_a_lower_bound);
     RUN(a_rest_at_the_end_of_a_term_states_no_residue);
     return 0;
 }

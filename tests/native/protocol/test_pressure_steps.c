@@ -302,6 +302,62 @@ static void an_overrun_is_bounded_by_the_strength(void)
     }
 }
 
+/* Of the data of one cadence, a capacity is certainly kept; a cadence below 1 ms does not count. */
+static void a_request_is_at_most_a_capacity_in_a_cadence(void)
+{
+    ps_pressure_control_t rate;
+    ps_pressure_report_t report = { .receiver_id = 1, .level = 4, .capacity = MB };
+    ps_pressure_control_init(&rate, 1408);
+    report.rate = 6400 * MB;
+    for (int64_t ms = 1; ms <= 1000; ms *= 10) {
+        report.cadence_ns = ms * MS;
+        CHECK_EQ(ps_pressure_control_wanted(&rate, &report, 0), 1000 * MB / ms / 64 * 65);
+    }
+    report.cadence_ns = MS - 1;
+    CHECK_EQ(ps_pressure_control_wanted(&rate, &report, 0), 6400 * MB / 64 * 65);
+    report.cadence_ns = S;
+    report.level = 1; /* also of the present rate, which the reader may be able to take */
+    CHECK_EQ(ps_pressure_control_wanted(&rate, &report, 64 * MB), 64 * MB / 64 * 56);
+    CHECK_EQ(ps_pressure_control_wanted(&rate, &report, MB / 64), MB / 64 * 72);
+}
+
+/* A sender that waits at its edge for longer than 50 ms sends a capacity in two round trips. */
+static void a_sender_at_its_edge_sends_a_capacity_in_two_round_trips(void)
+{
+    for (int64_t rtt_ms = 50; rtt_ms <= 400; rtt_ms *= 2) {
+        ps_pressure_control_t rate;
+        const ps_pressure_report_t report = {
+            .receiver_id = 1, .level = 4, .capacity = 64 * MB, .rate = 1, .rtt_ns = rtt_ms * MS
+        };
+        ps_pressure_control_init(&rate, 1408);
+        CHECK(ps_pressure_control_signal(&rate, &report, S));
+        CHECK_EQ(rate.base, 64 * MB * 1000 / (2 * rtt_ms));
+        CHECK_EQ(rate.limit, rate.base / 2);
+    }
+}
+
+/* The reader's rate is unknown, and a cut is over: a sender that has sent half of its limit since then
+ * is cut again, one that has sent less is not. */
+static void a_sender_that_sends_half_its_limit_is_cut_again(void)
+{
+    for (int64_t percent = 40; percent <= 60; percent++) {
+        ps_pressure_control_t rate;
+        ps_pressure_control_init(&rate, 1408);
+        for (int64_t ms = 0; ms < 1100; ms++) {
+            if (ms == 1000) {
+                CHECK(signal_level(&rate, 1, 4, S));
+                CHECK_EQ(rate.limit, 100 * MB / 2);
+            }
+            ps_pressure_control_sent(&rate, ms < 1000 ? MB / 10 : 500 * percent, ms * MS);
+        }
+        rate.limit = 50 * MB; /* without the step of the window between */
+        rate.window_end_ns = S + 101 * MS;
+        rate.level = 0;
+        CHECK(signal_level(&rate, 1, 4, S + 100 * MS) == (percent >= 50));
+        CHECK_EQ(rate.limit, percent >= 50 ? 500 * percent * 1000 / 2 : 50 * MB);
+    }
+}
+
 static void the_floor_is_two_datagrams_a_window(void)
 {
     ps_pressure_control_t rate;
@@ -395,6 +451,9 @@ int main(void)
     RUN(each_window_has_its_own_base);
     RUN(a_repeated_signal_delays_the_next_step);
     RUN(an_overrun_is_bounded_by_the_strength);
+    RUN(a_request_is_at_most_a_capacity_in_a_cadence);
+    RUN(a_sender_at_its_edge_sends_a_capacity_in_two_round_trips);
+    RUN(a_sender_that_sends_half_its_limit_is_cut_again);
     RUN(the_floor_is_two_datagrams_a_window);
     RUN(the_rate_is_that_of_the_last_50_ms);
     RUN(a_young_rate_is_over_the_time_since_its_begin);
