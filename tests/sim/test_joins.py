@@ -60,6 +60,22 @@ def group(*kinds: str, fc: str = "min,t:2s", interval_ms: int = 100) -> Scenario
     )
 
 
+def refusing() -> Scenario:
+    """The third host refuses the stream, whose policy contradicts that of its only subscription."""
+    scenario = group()
+    (publisher,) = scenario.publishers
+    channel = f"{publisher.channel}|ps-policy=drop_oldest"
+    return attrs.evolve(
+        scenario,
+        publishers=(attrs.evolve(publisher, channel=channel, count=500),),
+        subscribers=(
+            *scenario.subscribers,
+            SubscriberScript(host=3, channel=f"{GROUP}|ps-sub-policy=block", may_join_late=True),
+        ),
+        limit_ns=10 * SECOND_NS,
+    )
+
+
 def stalled_ns(scenario: Scenario) -> tuple[int, int]:
     """For how long nothing was accepted while the misfits were there: in all, and at a stretch."""
     total = longest = run = 0
@@ -220,6 +236,15 @@ WRONG = (
             file="ps_join.c", now="    if (!waits || !any) {", old="    if (waits || !any) {",
         ),
         "nobody waits for a receiver that joins",
+    ),
+    (
+        "waits for a receiver that refused",
+        refusing(),
+        Patch(
+            file="ps_fc_min.c", now="    if (fc->join->missing && ps_join_refused(",
+            old="    if (!fc->join->missing && ps_join_refused(",
+        ),
+        "a group waits for a receiver that refused the stream",
     ),
     (
         "follows a receiver whose window is shut",

@@ -9,6 +9,7 @@
  * receiver that requested a SETUP is about to join, the sender holds its limit (ps_join.h). The
  * stream then does not advance beyond the new receiver's window. The duration of the hold counts
  * towards the receiver's first silence, so no receiver holds a group for longer than one time-out.
+ * An ERR frame of the receiver ends its hold at once.
  *
  * Bound: a status message costs O(log n), a timer cycle checks each receiver once, at most
  * PS_FC_RECEIVERS_MAX; in a larger group the first receivers set the pace. */
@@ -222,6 +223,9 @@ static void min_on_error(ps_fc_t *fc, int64_t receiver_id, int64_t now_ns)
     ps_fc_receiver_t *receiver = find(fc, receiver_id);
     if (receiver != NULL) {
         receiver->evict = true;
+        fc->due_ns = now_ns;
+    }
+    if (fc->join->missing && ps_join_refused(fc->join, receiver_id, now_ns)) {
         fc->due_ns = now_ns;
     }
 }

@@ -181,6 +181,24 @@ int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64
     return since_ns;
 }
 
+bool ps_join_refused(ps_join_t *join, int64_t id, int64_t now_ns)
+{
+    bool waits = false;
+    for (int32_t i = 0; i < PS_JOIN_RECORDS; i++) {
+        ps_join_record_t *record = &join->records[i];
+        if (record->id == id &&
+            (record->state == PS_JOIN_REQUESTED || record->state == PS_JOIN_WAITING)) {
+            record->state = PS_JOIN_FAILED;
+        }
+        waits = waits || record->state == PS_JOIN_WAITING;
+    }
+    if (!ps_join_holds(join) || waits) {
+        return false;
+    }
+    end_hold(join, now_ns);
+    return true;
+}
+
 bool ps_join_expire(ps_join_t *join, int64_t now_ns)
 {
     if (!ps_join_holds(join) || now_ns < join->until_ns) {

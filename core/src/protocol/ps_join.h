@@ -53,7 +53,8 @@ enum ps_join_state {
     PS_JOIN_REQUESTED = 1, /* The receiver has requested a SETUP, which the sender has not sent
                             * yet. */
     PS_JOIN_WAITING = 2,   /* A join hold for this receiver is in force. */
-    PS_JOIN_FAILED = 3,    /* The join hold for this receiver ended before the receiver joined. */
+    PS_JOIN_FAILED = 3,    /* The join hold for this receiver ended before the receiver joined, or
+                            * the receiver refused the stream. */
     PS_JOIN_JOINED = 4
 };
 
@@ -96,6 +97,11 @@ void ps_join_start(ps_join_t *join, int64_t limit, bool waits, int64_t now_ns);
  * address. Returns the time at which the join hold for the receiver began; now_ns if the receiver
  * caused no join hold. Cost: visits at most PS_JOIN_RECORDS records. */
 int64_t ps_join_joined(ps_join_t *join, int64_t id, const ps_addr_t *from, int64_t now_ns);
+/* Call this function when an ERR frame of a receiver has arrived: the receiver refuses the stream.
+ * Ends the join hold, unless it is also in force for another receiver. The receiver's address then
+ * causes no further join hold until a receiver at this address has joined. Returns true if the join
+ * hold ended in this call. Cost: visits at most PS_JOIN_RECORDS records. */
+bool ps_join_refused(ps_join_t *join, int64_t id, int64_t now_ns);
 /* Ends the join hold if it has lasted for the longest permitted time. Returns true if this call
  * ended a join hold whose receiver has not joined. */
 bool ps_join_expire(ps_join_t *join, int64_t now_ns);

@@ -66,6 +66,7 @@ static void read_control(ps_probe_t *probe, int32_t host, const ps_sim_packet_t 
                ps_wire_err(packet->data, packet->length, &error) == PS_WIRE_OK &&
                (pub = ps_probe_pub(probe, host, error.session_id, error.stream_id)) != NULL) {
         ps_probe_fc_error(pub, error.receiver_id, now_ns);
+        ps_probe_join_refused(pub, error.receiver_id);
     } else if (type == PS_TYPE_EXT) {
         read_ext(probe, host, packet, now_ns);
     }

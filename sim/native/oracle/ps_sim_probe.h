@@ -143,6 +143,8 @@ void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t 
 void ps_probe_join_setup(ps_probe_pub_t *model);
 int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *from,
                            int64_t now_ns);
+/* The receiver has sent an ERR frame. */
+void ps_probe_join_refused(ps_probe_pub_t *model, int64_t id);
 void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 /* Returns the position at which a join hold stops the sender; INT64_MAX: there is no join hold. */
 static inline int64_t ps_probe_hold(const ps_probe_pub_t *model)

@@ -6,6 +6,7 @@
  *   - The group waits for a receiver at most once in T, and only once for an address that has not
  *     joined.
  *   - The group waits for the first request after a quiet time.
+ *   - The group does not wait for a receiver that has refused the stream by an ERR frame.
  *   - The limit is the edge of a receiver that is heard and has room, or had room within T.
  */
 #include "ps_sim_probe.h"
@@ -82,6 +83,22 @@ int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *f
     }
     model->join.limit = waits || model->join.began ? model->join.limit : INT64_MAX;
     return since_ns;
+}
+
+void ps_probe_join_refused(ps_probe_pub_t *model, int64_t id)
+{
+    ps_probe_join_t *join = &model->join;
+    for (int32_t i = 0; i < PS_PROBE_JOINERS; i++) {
+        ps_probe_joiner_t *joiner = &join->joiners[i];
+        if (joiner->used && joiner->id == id && joiner->waited) {
+            joiner->waited = false;
+            join->refused = id;
+        }
+    }
+    if (id == join->fresh_id) {
+        join->fresh = false;
+        join->owed = false;
+    }
 }
 
 /* A hold began for this receiver: was it allowed to? */
@@ -198,6 +215,10 @@ void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     int64_t least = INT64_MAX;
     for (int32_t i = 0; i < PS_JOIN_RECORDS && hold != INT64_MAX; i++) {
         if (shown->records[i].state == PS_JOIN_WAITING) {
+            if (shown->records[i].id == join->refused) {
+                complain(probe, model, "a group waits for a receiver that refused the stream",
+                         join->refused, 0);
+            }
             begin(probe, model, &shown->records[i]);
         }
     }
@@ -212,6 +233,7 @@ void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     }
     join->owed = false;
     join->began = false;
+    join->refused = 0;
     if (hold != INT64_MAX && hold != join->limit) {
         complain(probe, model, "a group is held somewhere else than where it was", hold,
                  join->limit);

@@ -47,6 +47,33 @@ static void a_hold_ends_with_the_join_or_with_its_time(void)
     CHECK(!ps_join_holds(&join));
 }
 
+/* A refusal ends the hold at once, and the address is not waited for again until it joins. */
+static void a_refusal_ends_the_hold(void)
+{
+    ps_join_t join;
+    ps_join_init(&join, T);
+    CHECK(!ps_join_refused(&join, 1, S)); /* nobody waits */
+    CHECK_EQ(request(&join, 1, 1, S), PS_JOIN_GRANTED);
+    CHECK_EQ(request(&join, 2, 2, S + 1), PS_JOIN_GRANTED);
+    CHECK(!ps_join_refused(&join, 9, S + 2)); /* somebody else */
+    CHECK(!ps_join_refused(&join, 1, S + 2)); /* the other one still joins */
+    CHECK(ps_join_holds(&join));
+    CHECK(ps_join_refused(&join, 2, S + 3));
+    CHECK(!ps_join_holds(&join));
+    CHECK_EQ(request(&join, 1, 1, 30 * S), PS_JOIN_NOT_JOINED);
+    CHECK_EQ(request(&join, 3, 1, 30 * S), PS_JOIN_NOT_JOINED);
+    CHECK(!ps_join_holds(&join));
+    come(&join, 1, 1, 31 * S);
+    CHECK_EQ(request(&join, 1, 1, 60 * S), PS_JOIN_GRANTED);
+    /* A refusal may also come before the SETUP leaves. */
+    const ps_addr_t from = host(4);
+    CHECK(ps_join_refused(&join, 1, 60 * S));
+    CHECK_EQ(ps_join_request(&join, 4, &from, 90 * S), PS_JOIN_GRANTED);
+    CHECK(!ps_join_refused(&join, 4, 90 * S));
+    ps_join_start(&join, 1000, true, 90 * S);
+    CHECK(!ps_join_holds(&join));
+}
+
 static void several_that_join_are_all_waited_for(void)
 {
     ps_join_t join;
@@ -153,6 +180,8 @@ static void random_histories_stay_within_the_budget(void)
             const bool between = ps_join_holds(&join);
             if ((state >> 5) % 4 == 0) {
                 come(&join, number, number, now_ns);
+            } else if ((state >> 20) % 16 == 0) {
+                (void)ps_join_refused(&join, number, now_ns);
             } else {
                 (void)request(&join, seed % 2 == 0 ? number : i, number, now_ns);
             }
@@ -177,6 +206,7 @@ static void random_histories_stay_within_the_budget(void)
 int main(void)
 {
     RUN(a_hold_ends_with_the_join_or_with_its_time);
+    RUN(a_refusal_ends_the_hold);
     RUN(several_that_join_are_all_waited_for);
     RUN(one_that_joins_before_the_setup_is_not_waited_for);
     RUN(one_receiver_has_one_hold_in_a_time_out);
