@@ -53,6 +53,7 @@ void ps_probe_join_setup(ps_probe_pub_t *model)
     ps_probe_join_t *join = &model->join;
     join->owed = join->fresh && model->pub->fc.tracked > 0;
     join->fresh = false;
+    join->before = join->began ? join->before : join->limit;
     join->began = true;
     bool requested = false;
     for (int32_t i = 0; i < PS_JOIN_RECORDS; i++) {
@@ -230,6 +231,10 @@ void ps_probe_join_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     if (join->owed && hold == INT64_MAX && pub->fc.tracked > 0 &&
         pub->setup_sent_ns == model->setup_ns) {
         complain(probe, model, "nobody waits for a receiver that joins", join->fresh_id, 0);
+    }
+    /* A SETUP that one destination refused began no hold: what was held stays held there. */
+    if (join->began && pub->setup_sent_ns != model->setup_ns && hold == join->before) {
+        join->limit = hold;
     }
     join->owed = false;
     join->began = false;

@@ -165,7 +165,8 @@ typedef struct ps_probe_joiner {
 } ps_probe_joiner_t;
 
 typedef struct ps_probe_join {
-    int64_t limit; /* Position at which the join hold stops the sender; INT64_MAX: no hold. */
+    int64_t limit;  /* Position at which the join hold stops the sender; INT64_MAX: no hold. */
+    int64_t before; /* `limit` before the first SETUP of this duty cycle */
     ps_probe_joiner_t joiners[PS_PROBE_JOINERS];
     int32_t next_joiner, next_hold;
     int64_t from_ns[PS_PROBE_HOLDS],
