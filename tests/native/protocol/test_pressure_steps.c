@@ -224,8 +224,8 @@ static bool signal_level(ps_pressure_control_t *sender, int64_t receiver, int32_
     return ps_pressure_control_signal(sender, &report, now_ns);
 }
 
-/* All signals of a window refer to the sending rate at its begin: no signal cuts what another one has
- * cut.  The rates of the readers are unknown. */
+/* All signals of a window refer to the sending rate at its begin: no signal cuts what another one
+ * has cut.  The rates of the readers are unknown. */
 static void the_cuts_of_a_window_have_one_base(void)
 {
     ps_pressure_control_t rate;
@@ -336,8 +336,8 @@ static void a_sender_at_its_edge_sends_a_capacity_in_two_round_trips(void)
     }
 }
 
-/* The reader's rate is unknown, and a cut is over: a sender that has sent half of its limit since then
- * is cut again, one that has sent less is not. */
+/* The reader's rate is unknown, and a cut is over: a sender that has sent half of its limit since
+ * then is cut again, one that has sent less is not. */
 static void a_sender_that_sends_half_its_limit_is_cut_again(void)
 {
     for (int64_t percent = 40; percent <= 60; percent++) {
