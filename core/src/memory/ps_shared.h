@@ -205,8 +205,9 @@ typedef struct ps_publication_slot {
                                      * credits; INT64_MAX: no receiver grants credits. */
     _Atomic int64_t credit_refused; /* Number of status messages whose credits were out of range or
                                      * too old, so that the sender ignored the credits. */
-    _Atomic int64_t credit_base;    /* Value that the message count in the word `spend` had before
-                                     * the first message of the stream (ordinal 0). */
+    _Atomic int64_t credit_base;    /* Difference between the message count in the word `spend` and
+                                     * the ordinal of the next message; dropped messages have
+                                     * ordinals, too. */
     _Atomic int64_t rate_bytes_per_s;
     _Atomic int64_t tokens_bytes;
     _Atomic int64_t enqueued_ns;

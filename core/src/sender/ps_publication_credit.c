@@ -62,10 +62,20 @@ static bool is_marked(const ps_publication_t *pub)
     return false;
 }
 
+/* Others know the spent word and the limit only. A dropped message has an ordinal, and spent no
+ * credit, so what they subtract from the word is less by the dropped messages. */
+static void show_base(const ps_publication_t *pub)
+{
+    const int64_t base = pub->credits.base - dropped_of(pub);
+    if (base != atomic_load_explicit(&pub->slot->credit_base, memory_order_relaxed)) {
+        atomic_store_explicit(&pub->slot->credit_base, base, memory_order_relaxed);
+    }
+}
+
 static void set_base(ps_publication_t *pub, int64_t base)
 {
     pub->credits.base = base;
-    atomic_store_explicit(&pub->slot->credit_base, base, memory_order_relaxed);
+    show_base(pub);
 }
 
 /* Returns true if each credit that was taken is in the log and counted, or returned, or lost with
@@ -123,6 +133,7 @@ int64_t ps_publication_credit_ordinals(const ps_publication_t *pub)
  * (ps_publication_admit.c, ps_publication_depth.c). */
 static void store_ordinals(ps_publication_t *pub)
 {
+    show_base(pub);
     const int64_t ordinals = ps_publication_credit_ordinals(pub);
     const int64_t before = atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_relaxed);
     const bool rated = pub->message_allowance.rate > 0 || pub->params.depth_messages > 0;
@@ -383,12 +394,13 @@ void ps_publication_credit_init(ps_publication_t *pub)
     }
     credits->on = true;
     credits->stale = true;
-    credits->base = atomic_load_explicit(&slot->credit_base, memory_order_relaxed);
+    credits->base =
+        atomic_load_explicit(&slot->credit_base, memory_order_relaxed) + dropped_of(pub);
     credits->limit = atomic_load_explicit(&slot->credit_limit, memory_order_relaxed);
     credits->spent = ps_spent_near(word_of(pub), credits->base);
     credits->spent_on = credits->spent;
     credits->revoked = (word_of(pub) & PS_SPEND_REVOKED) != 0;
-    credits->epoch_ordinal = credits->spent - credits->base;
+    credits->epoch_ordinal = credits->spent - credits->base + dropped_of(pub);
     credits->send_limit =
         credits->epoch_ordinal > credits->limit ? credits->epoch_ordinal : credits->limit;
     if (pub->endpoint != NULL && pub->connected) {
