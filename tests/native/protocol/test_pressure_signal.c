@@ -339,6 +339,21 @@ static void a_span_begins_when_a_pause_ends(void)
     }
 }
 
+/* A wait of exactly half the cadence begins a batch; a shorter one does not. */
+static void a_wait_of_half_a_cadence_begins_a_batch(void)
+{
+    for (int64_t less_ns = 0; less_ns <= 1; less_ns++) {
+        ps_pressure_reader_t reader = { 0 };
+        int64_t position = 0, now_ns = S;
+        for (int64_t i = 0; i < 5; i++) {
+            ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2, now_ns += 100 * MS);
+        }
+        now_ns += 50 * MS - less_ns;
+        ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2, now_ns);
+        CHECK_EQ(reader.taken, less_ns == 0 ? 1000 : 2000);
+    }
+}
+
 /* In each span, the cadence falls by a quarter of its difference from the longest wait. */
 static void the_cadence_falls_by_a_quarter_of_the_difference(void)
 {
@@ -351,9 +366,8 @@ static void the_cadence_falls_by_a_quarter_of_the_difference(void)
     for (int64_t i = 0; i < 50; i++) {
         const int64_t before_ns = reader.cadence_ns, began_ns = reader.span_ns;
         ps_pressure_reader_check(&reader, position += 1000, INT64_MAX / 2, now_ns += 60 * MS);
-        const int64_t falls_ns =
-            reader.span_ns != began_ns && i > 1 ? (before_ns - 60 * MS) / 4 : 0;
-        CHECK(i <= 1 || reader.cadence_ns == before_ns - falls_ns);
+        const int64_t falls_ns = reader.span_ns != began_ns ? (before_ns - 60 * MS) / 4 : 0;
+        CHECK_EQ(reader.cadence_ns, before_ns - falls_ns);
     }
     CHECK(reader.cadence_ns < 61 * MS);
 }
@@ -499,6 +513,7 @@ int main(void)
     RUN(a_reader_begins_where_it_joins);
     RUN(what_is_learned_is_at_most_a_term_in_a_cadence);
     RUN(a_span_begins_when_a_pause_ends);
+    RUN(a_wait_of_half_a_cadence_begins_a_batch);
     RUN(the_cadence_falls_by_a_quarter_of_the_difference);
     RUN(a_pause_teaches_nothing);
     RUN(who_pauses_depends_on_the_cadence);

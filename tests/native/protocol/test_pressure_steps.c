@@ -283,6 +283,17 @@ static void a_repeated_signal_delays_the_next_step(void)
     CHECK(ps_pressure_control_step(&rate, S + 130 * MS));
 }
 
+/* After a signal, the numbers of windows without a signal begin again. */
+static void a_signal_begins_the_count_of_windows_again(void)
+{
+    ps_pressure_control_t rate = sender_at(64 * MB, MB, 0, 7, 7);
+    rate.culprit = 1;
+    CHECK(ps_pressure_control_step(&rate, S));
+    CHECK(rate.quiet == 8 && rate.beyond == 8);
+    signal_rate(&rate, 10 * MB, 1, S + MS);
+    CHECK(rate.quiet == 0 && rate.beyond == 0 && rate.level == 1);
+}
+
 /* An overrun lowers the request; a reader without a residue gets at least the part of the sending
  * rate that its level allows. */
 static void an_overrun_is_bounded_by_the_strength(void)
@@ -450,6 +461,7 @@ int main(void)
     RUN(the_cuts_of_a_window_have_one_base);
     RUN(each_window_has_its_own_base);
     RUN(a_repeated_signal_delays_the_next_step);
+    RUN(a_signal_begins_the_count_of_windows_again);
     RUN(an_overrun_is_bounded_by_the_strength);
     RUN(a_request_is_at_most_a_capacity_in_a_cadence);
     RUN(a_sender_at_its_edge_sends_a_capacity_in_two_round_trips);
