@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def test_a_query_reads_a_stream_and_the_publisher_says_who_holds_it(host: Pensto
     said = run(host, str(EXAMPLES / "spark_stream.py"))
     assert "published 20000" in said
     assert "receiver_window" in said or "slow_subscriber" in said
+    assert re.search(r"most by [^\s:]", said), said
 
 
 def test_a_query_publishes_whole_parts(host: PenstockHost) -> None:
