@@ -3,6 +3,7 @@
  * test_credit_statements.c: credits in status messages that are negative, absurd or stale, or that
  * a receiver states which cannot grant. The sender counts them, and keeps the limit. */
 #include "ps_credit.h"
+#include "ps_policy.h"
 #include "ps_publication.h"
 #include "sender_rig.h"
 
@@ -289,6 +290,36 @@ static void test_the_last_of_several_receivers_lifts_no_limit(void)
     rig_close(rig);
 }
 
+/* A publisher may send as many messages as it was granted, however many it has dropped. */
+static void test_dropped_messages_count_as_spent(void)
+{
+    const rig_options_t one = { .kind = RIG_UNICAST,
+                                .policy = PS_POLICY_DROP_NEWEST,
+                                .depth_messages = 1 };
+    rig_t *rig = granted(&one);
+    ps_client_t *client;
+    ps_pub_t *pub;
+    int64_t limit;
+    int64_t spent;
+    int32_t dropped = 0;
+    rig_open_publisher(rig, 100, 0, &client, &pub);
+    rig_step(rig, MS);
+    for (int32_t i = 0; i < 4; i++) {
+        dropped += ps_pub_offer(pub, "message", 7, 0) == PS_DROPPED;
+        if (i != 1) {
+            rig_step(rig, MS);
+        }
+    }
+    CHECK(dropped > 0);
+    CHECK_EQ(rig->pub->sent_ordinal, 4);
+    CHECK_EQ(rig->pub->dropped_sent, dropped);
+    CHECK_EQ(ps_pub_credit_counts(pub, &limit, &spent), PS_OK);
+    CHECK(limit == GRANTED && spent == 4);
+    ps_pub_close(pub);
+    ps_client_close(client);
+    rig_close(rig);
+}
+
 /* What waits in the log for the credits of a silent receiver leaves as soon as that is given up. */
 static void test_what_others_grant_leaves_when_a_silent_receiver_is_gone(int32_t flow_control,
                                                                          int64_t timeout_ns)
@@ -346,6 +377,7 @@ int main(void)
     }
     test_the_last_of_several_receivers_lifts_no_limit();
     test_a_receiver_without_credits_lifts_the_limit_of_one_that_left();
+    test_dropped_messages_count_as_spent();
     test_what_others_grant_leaves_when_a_silent_receiver_is_gone(PS_FC_MAX, 5 * S);
     test_what_others_grant_leaves_when_a_silent_receiver_is_gone(PS_FC_MIN, S);
     test_impossible_and_stale_statements_are_counted_and_ignored();
