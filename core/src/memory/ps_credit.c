@@ -217,11 +217,9 @@ bool ps_spend_counts(const ps_publication_slot_t *slot, int64_t *granted, int64_
     const int64_t leased = ps_spend_leased(slot);
     const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_acquire);
     const uint64_t near = (uint64_t)base + (uint64_t)limit; /* of another process: may wrap */
-    /* A dropped message takes a number, and no credit. */
-    const uint64_t dropped = (uint64_t)load(&slot->dropped_stated);
     *granted = limit;
-    *spent = (int64_t)((uint64_t)ps_spent_near(word, (int64_t)(near - dropped)) - (uint64_t)base -
-                       (uint64_t)leased + dropped);
+    *spent =
+        (int64_t)((uint64_t)ps_spent_near(word, (int64_t)near) - (uint64_t)base - (uint64_t)leased);
     return true;
 }
 
