@@ -43,7 +43,7 @@ static void begin_epoch(ps_image_t *image)
     credits->final = -1;
     credits->limit = 0;
     credits->ask_ns = 0;
-    image->force_sm = 1;
+    image->force_sm = image->force_sm || ps_image_obeys_credits(image);
 }
 
 static void first_epoch(ps_image_t *image, uint32_t before)

@@ -51,6 +51,15 @@ static bool is_settled(const ps_img_t *image)
                PS_CREDIT_SETTLED;
 }
 
+/* A sender that does not support credits is bound by its window alone. An image that a stranger's
+ * SETUP has begun belongs to such a sender, until its own is heard and the stranger is silent. */
+static bool is_unpaid(const ps_img_t *image)
+{
+    return image != NULL &&
+           atomic_load_explicit(&image->subscriber->credit_state, memory_order_relaxed) ==
+               PS_CREDIT_UNSUPPORTED;
+}
+
 /* A reader that was there from the first message on, and missed none. */
 static bool is_whole(const ps_sim_reader_t *reader)
 {
@@ -156,7 +165,7 @@ static void check_pool(ps_simworld_t *world, const ps_sim_subscriber_t *member)
         for (int32_t j = 0; j < subscriber->reader_count; j++) {
             const ps_sim_reader_t *reader = &subscriber->readers[j];
             const ps_sim_ledger_t *of = &world->ledgers[reader->ledger];
-            if (is_whole(reader) && is_pooled(world, subscriber, of)) {
+            if (is_whole(reader) && !reader->unpaid && is_pooled(world, subscriber, of)) {
                 outstanding += of->count - reader->released;
             }
         }
@@ -182,7 +191,9 @@ void ps_sim_credit_watch(ps_simworld_t *world, int32_t host)
             ps_sim_reader_t *reader = &subscriber->readers[j];
             const ps_sim_ledger_t *of = &world->ledgers[reader->ledger];
             note_receiver(world, subscriber, reader);
-            const ps_img_t *image = is_whole(reader) ? image_of(subscriber, of) : NULL;
+            const ps_img_t *read = image_of(subscriber, of);
+            reader->unpaid = reader->unpaid || is_unpaid(read);
+            const ps_img_t *image = is_whole(reader) ? read : NULL;
             if (!is_settled(image)) {
                 continue;
             }
@@ -219,7 +230,7 @@ void ps_sim_credit_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher)
         for (int32_t j = 0; j < subscriber->reader_count; j++) {
             const ps_sim_reader_t *reader = &subscriber->readers[j];
             /* A reader that joined later, or joins again, finds what others had granted. */
-            if (reader->ledger != ledger || !is_whole(reader) ||
+            if (reader->ledger != ledger || !is_whole(reader) || reader->unpaid ||
                 (model != NULL && reader->receiver_id != 0 &&
                  is_silent(model, reader->receiver_id, world->now_ns))) {
                 continue;

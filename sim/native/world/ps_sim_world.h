@@ -101,6 +101,7 @@ typedef struct ps_sim_gap {
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
+    bool unpaid; /* Its sender did not support credits, or was not known to. */
     ps_sim_gap_t *gaps; /* gaps that were reported since the last delivered message, in order */
     int32_t gap_count;
     int32_t gap_capacity;

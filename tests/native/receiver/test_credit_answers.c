@@ -196,8 +196,35 @@ static void test_the_message_that_grants_names_the_reader_that_had_none_left(voi
     world_close(&world);
 }
 
+/* The conductor divides a pool again and again. A sender without credits learns nothing from it. */
+static void test_a_sender_without_credits_hears_nothing_of_a_division(void)
+{
+    world_t world;
+    speaker_t sender;
+    const world_options_t plain = { .advertise = 1, .peer_capabilities = PS_CAP_PENSTOCK };
+    open_image(&world, &plain, &sender);
+    const int32_t position = world_counter(&world, "sub-pos", 0);
+    const ps_subscriber_params_t reader = { .position_counter_id = position,
+                                            .slot = SLOT,
+                                            .client_slot = world.client_slot,
+                                            .credits = CREDITS,
+                                            .credit_burst = CREDITS,
+                                            .tether = 1 };
+    CHECK_EQ(ps_image_add_subscriber(world.driver, world.image, &reader), PS_OK);
+    world_pass(&world, 2 * MS);
+    CHECK_EQ(state_of(&world), PS_CREDIT_UNSUPPORTED);
+    memnet_discard(world.memnet);
+    for (int32_t share = CREDITS - 1; share > CREDITS / 2; share--) {
+        CHECK_EQ(ps_image_set_credits(world.driver, world.image, position, share, share, 0), PS_OK);
+        world_pass(&world, 2 * MS);
+    }
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_SM), 0);
+    world_close(&world);
+}
+
 int main(void)
 {
+    test_a_sender_without_credits_hears_nothing_of_a_division();
     test_the_last_reader_that_leaves_ends_no_grant();
     test_the_message_that_grants_names_the_reader_that_had_none_left();
     test_an_answer_from_a_stranger_is_counted_as_foreign();
