@@ -129,6 +129,8 @@ struct ps_simnet {
 /* Returns a forged copy of the datagram `packet`. Returns NULL if the simulator forges no copy of
  * this datagram (ps_net_sim_forge.c). */
 ps_sim_packet_t *ps_sim_forge(ps_simnet_t *simnet, const ps_sim_packet_t *packet);
+/* A forged copy of data has these bits of its first byte changed. */
+#define PS_SIM_FORGED_BITS 0x55
 bool ps_sim_is_forged(const ps_sim_packet_t *packet);
 /* Returns true if the address lies in the range that the simulator uses only as the source of
  * forged datagrams. */

@@ -45,7 +45,7 @@ ps_sim_packet_t *ps_sim_forge(ps_simnet_t *simnet, const ps_sim_packet_t *packet
     } else if (copy->length == PS_HEARTBEAT_BYTES) {
         copy->data[5] |= (uint8_t)(half ? PS_FLAG_EOS : PS_FLAG_EOS | PS_FLAG_REVOKED);
     } else {
-        copy->data[PS_HEADER_BYTES] ^= 0x55;
+        copy->data[PS_HEADER_BYTES] ^= PS_SIM_FORGED_BITS;
     }
     return copy;
 }

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "ps_driver_state.h"
 #include "ps_sim_oracle.h"
 #include "ps_sim_probe.h"
 #include "ps_sim_stamp.h"
@@ -126,11 +127,40 @@ static void on_step_begins(void *context, int32_t host, int64_t now_ns)
     ps_probe_before(context, host, now_ns);
 }
 
+static bool follows_stranger(const ps_image_t *image)
+{
+    bool strange = false;
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        strange = strange || ps_sim_is_stranger(&image->connections[i].source);
+    }
+    return strange;
+}
+
+/* Notes the sessions of which an image of the host follows a stranger. */
+static void note_strangers(ps_simworld_t *world, int32_t host)
+{
+    const ps_driver_t *driver = world->slots[host].driver;
+    if (driver == NULL || world->simnet->stats.forged == 0) {
+        return;
+    }
+    for (int32_t i = 0; i < driver->receiver->n_images; i++) {
+        const ps_image_t *image = driver->receiver->images[i];
+        for (int32_t j = 0; follows_stranger(image) && j < world->ledger_count; j++) {
+            ps_sim_ledger_t *of = &world->ledgers[j];
+            if (of->session_id == image->params.session_id &&
+                of->stream_id == image->params.stream_id) {
+                of->estranged |= UINT64_C(1) << host;
+            }
+        }
+    }
+}
+
 static void on_stepped(void *context, int32_t host, int32_t work, int64_t now_ns)
 {
     ps_probe_t *probe = context;
     ps_probe_step(probe, host, work, now_ns);
     ps_sim_bound_watch(probe, host);
+    note_strangers(probe->world, host);
     ps_sim_credit_watch(probe->world, host);
 }
 

@@ -40,6 +40,7 @@ typedef struct ps_sim_ledger {
     int64_t capacity;
     int32_t *sizes; /* of message i */
     int64_t edge;   /* Highest position up to which any receiver accepted data. */
+    uint64_t estranged; /* Bit i: an image of host i followed a stranger. */
     int64_t stated; /* Highest edge of a window that a status message, also a stranger's, stated. */
     /* These fields belong to ps_sim_drop.c. This file counts the messages that the publication's
      * policy dropped. */
