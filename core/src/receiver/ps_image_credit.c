@@ -222,44 +222,39 @@ static bool waits_for_answer(const ps_image_credits_t *credits)
     return credits->asks || (credits->frozen && !credits->settled);
 }
 
-/* Returns the time of the next statement that is repeated; INT64_MAX: there is none, or no path to
- * the sender. */
-static int64_t restate_due_ns(const ps_image_t *image, int64_t now_ns)
+/* Returns the time of the next statement that is repeated; INT64_MAX: there is none. */
+static int64_t restate_due_ns(const ps_image_credits_t *credits)
 {
-    const ps_image_credits_t *credits = &image->credits;
-    if ((!waits_for_answer(credits) && credits->restates == 0) ||
-        !ps_image_has_path(image, now_ns)) {
-        return INT64_MAX;
-    }
-    return waits_for_answer(credits) ? credits->ask_ns : credits->restate_ns;
+    return waits_for_answer(credits) ? credits->ask_ns
+           : credits->restates > 0   ? credits->restate_ns
+                                     : INT64_MAX;
 }
 
-/* A statement that raised the limit from nothing may be lost: it is repeated twice. */
+/* A statement that raised the limit from nothing may be lost: it is repeated twice. Without a path
+ * to the sender nothing is repeated until a frame of the sender arrives. */
 static void restate(ps_image_t *image, int64_t now_ns)
 {
     ps_image_credits_t *credits = &image->credits;
     if (image->ordinal != credits->restate_ordinal) {
         credits->restates = 0;
     }
-    if (restate_due_ns(image, now_ns) == INT64_MAX) {
+    const int64_t due_ns = restate_due_ns(credits);
+    if (due_ns == INT64_MAX) {
         return;
     }
-    if (waits_for_answer(credits)) {
-        if (now_ns >= credits->ask_ns) {
-            credits->ask_ns = now_ns + ASK_NS;
-            image->force_sm = 1;
+    if (now_ns >= due_ns) {
+        if (!ps_image_has_path(image, now_ns)) {
+            return;
         }
-        ps_image_timer(image, credits->ask_ns);
-    } else if (credits->restates > 0) {
-        if (now_ns >= credits->restate_ns) {
+        image->force_sm = 1;
+        if (waits_for_answer(credits)) {
+            credits->ask_ns = now_ns + ASK_NS;
+        } else {
             credits->restates--;
             credits->restate_ns = now_ns + RESTATE_FACTOR * RESTATE_NS;
-            image->force_sm = 1;
-        }
-        if (credits->restates > 0) {
-            ps_image_timer(image, credits->restate_ns);
         }
     }
+    ps_image_timer(image, restate_due_ns(credits));
 }
 
 /* Returns true if the last reader has left. The sender counts the receiver until the image has
@@ -361,14 +356,14 @@ void ps_image_credit_fill(const ps_image_t *image, ps_trailer_t *trailer)
 void ps_image_credit_tick(ps_image_t *image, int64_t now_ns)
 {
     const ps_image_credits_t *credits = &image->credits;
-    const int64_t due_ns = restate_due_ns(image, now_ns);
+    const int64_t due_ns = restate_due_ns(credits);
     if (!credits->known || due_ns == INT64_MAX) {
         return;
     }
-    if (now_ns >= due_ns) {
-        ps_receiver_make_hot(image->receiver, image); /* its cycle states the credits again */
-    } else {
+    if (now_ns < due_ns) {
         ps_image_timer(image, due_ns);
+    } else if (ps_image_has_path(image, now_ns)) {
+        ps_receiver_make_hot(image->receiver, image); /* its cycle states the credits again */
     }
 }
 

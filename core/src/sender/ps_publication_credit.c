@@ -64,18 +64,19 @@ static bool is_marked(const ps_publication_t *pub)
 
 /* Others know the spent word and the limit only. A dropped message has an ordinal, and spent no
  * credit, so what they subtract from the word is less by the dropped messages. */
-static void show_base(const ps_publication_t *pub)
+static int64_t show_base(const ps_publication_t *pub)
 {
     const int64_t base = pub->credits.base - dropped_of(pub);
     if (base != atomic_load_explicit(&pub->slot->credit_base, memory_order_relaxed)) {
         atomic_store_explicit(&pub->slot->credit_base, base, memory_order_relaxed);
     }
+    return base;
 }
 
 static void set_base(ps_publication_t *pub, int64_t base)
 {
     pub->credits.base = base;
-    show_base(pub);
+    (void)show_base(pub);
 }
 
 /* Returns true if each credit that was taken is in the log and counted, or returned, or lost with
@@ -129,12 +130,11 @@ int64_t ps_publication_credit_ordinals(const ps_publication_t *pub)
                            : PS_CREDIT_OPEN;
 }
 
-/* A message rate and a depth in messages have limits of their own: only a lower one is stored
- * (ps_publication_admit.c, ps_publication_depth.c). */
+/* While the stream has credits. A message rate and a depth in messages have limits of their own:
+ * only a lower one is stored (ps_publication_admit.c, ps_publication_depth.c). */
 static void store_ordinals(ps_publication_t *pub)
 {
-    show_base(pub);
-    const int64_t ordinals = ps_publication_credit_ordinals(pub);
+    const int64_t ordinals = pub->credits.limit + show_base(pub);
     const int64_t before = atomic_load_explicit(&pub->slot->ordinal_limit, memory_order_relaxed);
     const bool rated = pub->message_allowance.rate > 0 || pub->params.depth_messages > 0;
     if (ordinals != before && (!rated || ordinals < before)) {
