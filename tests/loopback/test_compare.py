@@ -36,7 +36,7 @@ CULPRITS = {
 #: Lines that aiokafka logs while the broker makes a topic or a group for the first time.
 _MADE_NOW = re.compile(
     r"Topic \S+ (not found in|is not available during) .*|Group Coordinator Request failed: .*|"
-    r"Marking the coordinator dead .*"
+    r"Marking the coordinator dead .*|Failed fetch offsets from \S+ \[Error 6\] NotLeaderFor\w+: .*"
 )
 
 

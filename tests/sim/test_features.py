@@ -166,7 +166,8 @@ WRONG = (
         "does not follow the spies",
         spied(),
         Patch(
-            file="ps_publication_limit.c", now="        more = follow_spies(pub);", old="        ;"
+            file="ps_publication_limit.c", now="        more = follow_spies(pub) || (",
+            old="        more = (",
         ),
         "the sender follows the spies",
     ),
@@ -175,8 +176,8 @@ WRONG = (
         spied(),
         Patch(
             file="ps_publication_limit.c",
-            now="|| pub->has_receivers || pub->adopted_connection ||",
-            old="|| pub->adopted_connection ||",
+            now="if (!ps_publication_follows_spies(pub) ||",
+            old="if (!pub->params.spies_simulate_connection || pub->adopted_connection ||",
         ),
         "passes over what receivers did not get",
     ),
