@@ -69,10 +69,8 @@ WRONG = (
         files.load(library.path_of("credits")),
         Patch(
             file="ps_publication_credit.c",
-            now="    const int64_t ordinals = ps_publication_credit_ordinals(pub);\n"
-                "    const int64_t before",
-            old="    const int64_t ordinals = ps_publication_credit_ordinals(pub) + 7;\n"
-                "    const int64_t before",
+            now="const int64_t ordinals = pub->credits.limit + show_base(pub);",
+            old="const int64_t ordinals = pub->credits.limit + show_base(pub) + 7;",
         ),
         "accepted and not released",
     ),
