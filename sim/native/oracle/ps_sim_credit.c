@@ -55,9 +55,8 @@ static bool is_settled(const ps_img_t *image)
  * SETUP has begun belongs to such a sender, until its own is heard and the stranger is silent. */
 static bool is_unpaid(const ps_img_t *image)
 {
-    return image != NULL &&
-           atomic_load_explicit(&image->subscriber->credit_state, memory_order_relaxed) ==
-               PS_CREDIT_UNSUPPORTED;
+    return image != NULL && atomic_load_explicit(&image->subscriber->credit_state,
+                                                 memory_order_relaxed) == PS_CREDIT_UNSUPPORTED;
 }
 
 /* A reader that was there from the first message on, and missed none. */

@@ -38,8 +38,8 @@ typedef struct ps_sim_ledger {
     int64_t *times_ns; /* when it was accepted */
     int64_t count;
     int64_t capacity;
-    int32_t *sizes; /* of message i */
-    int64_t edge;   /* Highest position up to which any receiver accepted data. */
+    int32_t *sizes;     /* of message i */
+    int64_t edge;       /* Highest position up to which any receiver accepted data. */
     uint64_t estranged; /* Bit i: an image of host i followed a stranger. */
     int64_t stated; /* Highest edge of a window that a status message, also a stranger's, stated. */
     /* These fields belong to ps_sim_drop.c. This file counts the messages that the publication's
@@ -102,7 +102,7 @@ typedef struct ps_sim_gap {
 typedef struct ps_sim_reader {
     int32_t ledger;
     bool may_jump;
-    bool unpaid; /* Its sender did not support credits, or was not known to. */
+    bool unpaid;        /* Its sender did not support credits, or was not known to. */
     ps_sim_gap_t *gaps; /* gaps that were reported since the last delivered message, in order */
     int32_t gap_count;
     int32_t gap_capacity;
