@@ -34,7 +34,7 @@ static bool is_busy(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t ordinal =
         atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed) +
-        (pub->credits.on ? pub->credits.spent : 0);
+        (pub->credits.on ? pub->credits.spent - pub->credits.leased : 0);
     const bool many = ordinal - pub->counted_ordinal >= BUSY_MESSAGES &&
                       now_ns - pub->counted_ns <= BUSY_WITHIN_NS;
     pub->counted_ordinal = ordinal;

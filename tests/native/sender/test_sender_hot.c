@@ -5,6 +5,7 @@
 #include "ps_barrier.h"
 #include "ps_publication.h"
 #include "ps_sender.h"
+#include "ps_spend.h"
 #include "sender_rig.h"
 
 enum { PAYLOAD = 100, SPAN = 160, MESSAGES = 4, CHECKS = 4 };
@@ -331,6 +332,43 @@ static void test_a_sender_naps_while_hot_streams_stay_on_this_host(void)
     rig_close(hot.rig);
 }
 
+/* Moves messages out of the publisher's lease into the log. */
+static void offer_leased(const hot_t *hot, uint64_t *lease)
+{
+    for (int i = 0; i < MESSAGES; i++) {
+        rig_offer(hot->rig, NULL, PAYLOAD, PS_FLAG_UNFRAGMENTED);
+    }
+    *lease -= MESSAGES;
+    atomic_store(&hot->rig->slot->lease, *lease);
+}
+
+/* The spent word moves once for many messages, and the lease states how many of them are there. */
+static void test_a_stream_whose_publisher_leases_credits_becomes_hot(void)
+{
+    hot_t hot = { .rig = rig_open(&(rig_options_t){ .kind = RIG_IPC }) };
+    hot.position = rig_make_counter(hot.rig, 0);
+    const ps_subscriber_params_t reader = { .position_counter_id = hot.position,
+                                            .slot = 0,
+                                            .client_slot = -1,
+                                            .tether = 1,
+                                            .credits = 1024,
+                                            .credit_burst = 1024 };
+    CHECK_EQ(ps_publication_add_subscriber(hot.rig->driver, hot.rig->pub, &reader), PS_OK);
+    sender(&hot)->barriers = true;
+    rig_step(hot.rig, 0);
+    CHECK(hot.rig->pub->credits.on);
+    const uint64_t before = atomic_load(&hot.rig->slot->spend);
+    uint64_t lease = ps_lease_of(ps_spend_epoch(before), PS_LEASE_MOST);
+    atomic_store(&hot.rig->slot->spend, ps_spend_moved(before, PS_LEASE_MOST));
+    atomic_store(&hot.rig->slot->lease, lease);
+    for (int check = 0; check < CHECKS + 3; check++) { /* a look sees the credits of the last one */
+        offer_leased(&hot, &lease);
+        rig_step(hot.rig, 10 * US);
+    }
+    CHECK_EQ(dirty(&hot), PS_DIRTY_HOT);
+    rig_close(hot.rig);
+}
+
 static void test_a_sender_does_not_nap_beside_hot_network_streams(void)
 {
     hot_t hot = open_network((rig_options_t){ .kind = RIG_UNICAST });
@@ -360,5 +398,6 @@ int main(void)
     test_a_revoked_stream_is_done();
     test_a_sender_naps_while_hot_streams_stay_on_this_host();
     test_a_sender_does_not_nap_beside_hot_network_streams();
+    test_a_stream_whose_publisher_leases_credits_becomes_hot();
     return 0;
 }
