@@ -6,7 +6,7 @@ Five readers with ``ps-sub-policy=independent`` read one stream that is publishe
 In one half of each pair the fifth reader's process is stopped (SIGSTOP), in the other half it
 reads. The benchmark counts the messages that each of the other four readers gets in bins of 100 ms.
 The results are the ratios of the halves, as medians over the pairs: of the first percentile of the
-bins, and of their median.
+bins, and of their median. ``--stop-s 60`` prolongs the stop to a minute.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ BIN_S: Final = 0.1
 _STREAM: Final = 1001
 _START_S: Final = 60.0
 _SETTINGS: Final = runner.Settings(term_length=1 << 20, window=512 * 1024)
-#: Both halves begin when the stopped reader is more than a term behind, or reads again.
+#: Shortest time between a signal to the fifth reader and the measurement.
 _SETTLE_S: Final = 0.5
+#: Both halves begin when the stopped reader is more than this number of terms behind, or reads.
+_TERMS_BEHIND: Final = 1.2
+_HEADER: Final = 32
 _IDLE_S: Final = 0.0005
 
 
@@ -108,8 +111,20 @@ def low(bins: list[int]) -> float:
     return quantiles(bins, n=100)[0]
 
 
-def measure(medium: str, pairs: int, seconds: float, rate: int, size: int) -> list[list[float]]:
-    """Return, for each pair, both ratios: with a stopped reader to without."""
+def settle_s(rate: int, size: int) -> float:
+    """Return the time after which a reader that has stopped is more than a term behind."""
+    frame = -(-(size + _HEADER) // _HEADER) * _HEADER
+    return max(_SETTLE_S, _TERMS_BEHIND * _SETTINGS.term_length / (rate * frame))
+
+
+def measure(
+    medium: str, pairs: int, seconds: float, stop_s: float, rate: int, size: int
+) -> list[list[float]]:
+    """Return, for each pair, both ratios: with a stopped reader to without.
+
+    :param seconds: measured time of the half in which all readers read.
+    :param stop_s: measured time of the half in which the fifth reader is stopped.
+    """
     found: list[list[float]] = []
     udp = medium == "udp"
     with (
@@ -133,9 +148,10 @@ def measure(medium: str, pairs: int, seconds: float, rate: int, size: int) -> li
             bins = {}
             for stands in ((False, True), (True, False))[number % 2]:
                 os.kill(running["stop"].pid, signal.SIGSTOP if stands else signal.SIGCONT)
-                time.sleep(_SETTLE_S)
-                running["read"].say(str(seconds))
-                bins[stands] = running["read"].expect("bins", seconds + _START_S)["messages"]
+                time.sleep(settle_s(rate, size))
+                span = stop_s if stands else seconds
+                running["read"].say(str(span))
+                bins[stands] = running["read"].expect("bins", span + _START_S)["messages"]
             os.kill(running["stop"].pid, signal.SIGCONT)
             found.append([
                 low(bins[True]) / max(low(bins[False]), 1), median(bins[True]) / median(bins[False])
@@ -147,6 +163,9 @@ def measure(medium: str, pairs: int, seconds: float, rate: int, size: int) -> li
 @click.option("--pairs", default=5, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(1.0),
               help="Measured time of each half of a pair.")
+@click.option("--stop-s", default=None, type=click.FloatRange(1.0),
+              help="Measured time of the half in which the fifth reader is stopped.  "
+                   "[default: --seconds]")
 @click.option("--rate", default=10_000, show_default=True, type=click.IntRange(100),
               help="Messages a second.")
 @click.option("--size", default=200, show_default=True, type=click.IntRange(1, 1000),
@@ -155,8 +174,8 @@ def measure(medium: str, pairs: int, seconds: float, rate: int, size: int) -> li
 @click.argument("directory", default="")
 @click.argument("channel", default="")
 def main(
-    pairs: int, seconds: float, rate: int, size: int, role: str | None, directory: str,
-    channel: str,
+    pairs: int, seconds: float, stop_s: float | None, rate: int, size: int, role: str | None,
+    directory: str, channel: str,
 ) -> None:
     """Print how the other readers' rates change while one reader stands still."""
     if role:
@@ -166,13 +185,17 @@ def main(
             else:
                 (read if role == "read" else stop)(client, channel)
         return
+    stop_s = stop_s or seconds
     for medium in ("ipc", "udp"):
-        rows = measure(medium, pairs, seconds, rate, size)
+        rows = measure(medium, pairs, seconds, stop_s, rate, size)
         click.echo(
             f"{medium}  first percentile {median(row[0] for row in rows):.3f} (goal {GOALS[0]})"
             f"  median {median(row[1] for row in rows):.3f} (goal {GOALS[1]})"
         )
-    click.echo(f"pairs {pairs}, {rate} messages a second, load {os.getloadavg()[0]:.1f}")
+    click.echo(
+        f"pairs {pairs}, stopped for {stop_s:g} s, {rate} messages a second, "
+        f"load {os.getloadavg()[0]:.1f}"
+    )
 
 
 if __name__ == "__main__":
