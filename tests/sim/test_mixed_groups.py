@@ -10,6 +10,7 @@ from penstock.sim.core import Link
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,
+    HostScript,
     PublisherScript,
     Scenario,
     SubscriberScript,
@@ -40,7 +41,8 @@ def group(
     return Scenario(
         name="a mixed group", hosts=3, link=Link(delay_ns=MS_NS, loss_ppm=10_000),
         publishers=(PublisherScript(
-            host=0, channel=f"{published}fc={strategy}|term-length=64k|ps-policy={policy}",
+            host=0, channel=f"{published}fc={strategy}|term-length=64k"
+            + (f"|ps-policy={policy}" if policy else ""),
             count=COUNT, size_low=100, size_high=1200, start_ns=SECOND_NS // 2,
             interval_ns=2 * MS_NS,
         ),),
@@ -91,6 +93,46 @@ def test_each_receiver_has_its_own_policy(
         assert (paused.missed > 0) == skips
         assert (dropped > 0) == (policy == "drop_newest" and not skips)
         assert (statistics.blocked_ns > 0) == (policy == "block" and not skips)
+
+
+POLICIES = ("", "block", "drop_newest", "drop_oldest", "error", "rate_limit|ps-rate=2000msg")
+
+
+@pytest.mark.parametrize("pauses", ["plain", "penstock"])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("strategy", ["min", "tagged,g:7"])
+@pytest.mark.parametrize("medium", MEDIA)
+def test_a_receiver_without_trailers_has_the_same_messages(
+    medium: str, strategy: str, policy: str, pauses: str
+) -> None:
+    """The host of the first reader sends no trailers, as Aeron's receivers. It still reads those of
+    the SETUP, so under ``drop_oldest`` it skips; tests/sim/test_drop_oldest.py has a member of a
+    group that does not."""
+    plain, penstock = 1, 2
+    pausing = plain if pauses == "plain" else penstock
+    scenario = group(medium, strategy, policy, ("", ""), pausing)
+    scenario = attrs.evolve(
+        scenario,
+        machines=(HostScript(host=plain, driver=(("advertise", 0),)),),
+        subscribers=tuple(
+            attrs.evolve(s, may_miss=policy == "drop_oldest") for s in scenario.subscribers
+        ),
+    )
+    with World(scenario, 5) as world:
+        assert world.run().violations == ()
+        (publisher,) = world.publishers
+        (ledger,) = publisher.ledgers
+        dropped = world.native.ledger_dropped(ledger)
+        (statistics,) = publisher.statistics()
+        assert publisher.sent == COUNT
+        skips = policy == "drop_oldest"
+        for subscriber in world.subscribers:
+            (reader,) = subscriber.readers(ledger)
+            assert reader.messages + reader.missed == COUNT
+            assert (reader.dropped, reader.uncounted) == (dropped, 0)
+            assert (reader.missed > 0) == (skips and subscriber.script.host == pausing)
+        assert (dropped > 0) == (policy in DROPS and not skips)
+        assert (statistics.blocked_ns > 0) == (policy not in DROPS)
 
 
 @pytest.mark.parametrize("strategy", ["min", "tagged,g:7", "max"])
