@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutation test of the simulator's oracles.
+r"""Mutation test of the simulator's oracles, or of native tests.
 
 Makes small wrong changes to the protocol core — a comparison turned or off by one, a limit or a
 timer other than it is, a sum for a difference, a statement left out — builds each into an extension
@@ -10,6 +10,10 @@ notices: the first few seeds for all, then the others for those that are left.
     python tools/mutate.py --only ps_gaps.c --seeds 200
     python tools/mutate.py --again build/mutants.json --start 61 --seeds 940
     python tools/mutate.py --claims --seeds 60
+    python tools/mutate.py --sample 80 --random 0x$(git rev-parse --short=8 HEAD) \
+        --only ps_bands.c,ps_governor.c --native test_bands,test_governor
+
+With --native, programs of tests/native judge the mutants in place of seeds.
 
 The sample is drawn by a hash of each mutant's own text, so that an edit elsewhere does not change
 it.  Left out are the refusals of wrong parameters (conditions that lead to ps_fail: the native
@@ -29,13 +33,24 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 from mutant_bench import Bench
+from mutant_native import NativeBench
 from mutants import ListError, Mutant, equivalent, every
 
 Verdicts = dict[tuple[str, str, str, str], str | None]
+
+
+class Judge(Protocol):
+    """Seeds or native tests."""
+
+    def judge(self, start: int, seeds: int, /) -> str:
+        """What fails without a mutant, "" nothing."""
+
+    def examine(self, mutant: Mutant, start: int, seeds: int, /) -> str | None:
+        """What noticed the mutant, "" nothing; None: it is the same code, or none."""
 
 
 def options() -> argparse.Namespace:
@@ -44,13 +59,16 @@ def options() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=60, help="seeds of the first turn")
     parser.add_argument("--seeds", type=int, default=1000, help="until killed, both turns")
     parser.add_argument("--start", type=int, default=1, help="the first seed")
-    parser.add_argument("--random", type=int, default=1, help="seed of the choice")
+    parser.add_argument(
+        "--random", type=lambda text: int(text, 0), default=1, help="seed of the choice"
+    )
     parser.add_argument("--without", default="", help="not these seeds: 1,2")
     parser.add_argument("--jobs", type=int, default=1, help="so many at once, 2 at most")
-    parser.add_argument("--only", default="", help="only this file")
+    parser.add_argument("--only", default="", help="only these files: file,file")
     parser.add_argument("--lines", default="", help="only these: file:line,file:line")
     parser.add_argument("--again", type=Path, help="go on with these results")
     parser.add_argument("--claims", action="store_true", help="only those listed as equivalent")
+    parser.add_argument("--native", default="", help="judged by these: program,program")
     parser.add_argument("--json", type=Path, help="write the results here")
     return parser.parse_args()
 
@@ -68,7 +86,7 @@ def draw(args: argparse.Namespace, known: list[Mutant]) -> list[Mutant]:
     """All that may be requested, in the order of the sample."""
     todo = sorted(known, key=lambda mutant: mutant.rank(args.random))
     if args.only:
-        todo = [mutant for mutant in todo if mutant.file == args.only]
+        todo = [mutant for mutant in todo if mutant.file in args.only.split(",")]
     if args.lines:
         todo = [m for m in todo if f"{m.file}:{m.line}" in args.lines.split(",")]
     if args.again:
@@ -80,8 +98,8 @@ def draw(args: argparse.Namespace, known: list[Mutant]) -> list[Mutant]:
 class Run:
     """Verdicts of a sample: by key what killed it, "" nothing, None the same code."""
 
-    def __init__(self, benches: list[Bench], listed: dict[tuple[str, str, str, str], str]) -> None:
-        self.benches: queue.SimpleQueue[Bench] = queue.SimpleQueue()
+    def __init__(self, benches: list[Judge], listed: dict[tuple[str, str, str, str], str]) -> None:
+        self.benches: queue.SimpleQueue[Judge] = queue.SimpleQueue()
         for bench in benches:
             self.benches.put(bench)
         self.jobs = len(benches)
@@ -119,6 +137,13 @@ class Run:
                 self.turn(fresh, start, seeds)
                 taken = [m for m in taken if self.verdicts.get(m.key, "") is not None]
         return taken
+
+
+def make_bench(args: argparse.Namespace, place: Path) -> Judge:
+    """Native tests if some are named, else seeds."""
+    if args.native:
+        return NativeBench(place, args.native.split(","))
+    return Bench(place, sys.executable, args.without)
 
 
 def report(sample: list[Mutant], run: Run, write: Callable[[str], object] = print) -> None:
@@ -167,7 +192,7 @@ def main() -> int:
     print(f"{len(todo)} mutants to choose from, {len(listed)} listed as equivalent", flush=True)
     with tempfile.TemporaryDirectory(prefix="penstock-mutants-") as place:
         benches = [
-            Bench(Path(place) / str(number), sys.executable, args.without)
+            make_bench(args, Path(place) / str(number))
             for number in range(max(1, min(2, args.jobs)))
         ]
         if verdict := benches[0].judge(args.start, args.first):
@@ -182,7 +207,7 @@ def main() -> int:
             keep(args.json, sample, run)
         report(sample, run, lambda line: None if line.startswith("SURV") else print(line))
         left = [mutant for mutant in sample if _verdict(mutant, run) == "survived"]
-        if args.seeds > first:
+        if args.seeds > first and not args.native:
             run.turn(left, args.start + first, args.seeds - first)
     report(sample, run)
     if args.json:

@@ -54,6 +54,7 @@ static void test_the_quantum_is_what_50_us_send(void)
     check_quantum(INT64_C(327700000), MTU, 16385, 818000);
     check_quantum(INT64_C(2621420000), MTU, 131071, 818568);
     check_quantum(INT64_C(2621440000), MTU, 131072, 818575);
+    check_quantum(INT64_C(4000000000), MTU, 131072, 536441);
     check_quantum(INT64_C(9000000000), MTU, 131072, 238451);
     check_quantum(INT64_C(1000000000), 50001, 50001, 817948);
     check_quantum(1, MTU, 16384, INT64_C(268288000));
@@ -70,6 +71,9 @@ static void test_the_bound_of_each_list(void)
     CHECK_EQ(ps_bands_bound(&bands, PS_BAND_REPAIR, 10, MTU), 1336608);
     bands.lowered = 1;
     CHECK_EQ(ps_bands_bound(&bands, PS_BAND_REPAIR, 10, MTU), 2004912);
+    /* Four rounds, exactly; one byte more than four rounds. */
+    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B1, 0, 50000), 45612500);
+    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B1, 1, 16667), 46783338);
 }
 
 /* Streams of all bands that send a quantum a turn: the turns of four rounds, in order. */

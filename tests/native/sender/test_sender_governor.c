@@ -90,7 +90,8 @@ static void test_low_priorities_are_deferred_and_never_starve(void)
     connect_all(many, TERM / 2);
     set_pressure(many, 90);
     CHECK(sender(many)->governor.defers);
-    publish(many, low, 10 * FRAME); /* a turn: it has not sent for a second */
+    CHECK_EQ(sender(many)->bands.lowered, 1); /* retransmits get half of their share */
+    publish(many, low, 10 * FRAME);           /* a turn: it has not sent for a second */
     run(many, 1 * MS);
     publish(many, zero, 10 * FRAME);
     run(many, 4 * MS);
@@ -118,6 +119,7 @@ static void test_low_priorities_are_deferred_and_never_starve(void)
     sender(many)->governor.forced = 590000;
     run(many, 300 * MS);
     CHECK(!sender(many)->governor.defers);
+    CHECK_EQ(sender(many)->bands.lowered, 0);
     CHECK(before < 90 * FRAME);
     CHECK_EQ(low->sender_position, 90 * FRAME);
     close_many(many);
@@ -308,8 +310,175 @@ static void test_a_sample_waits_for_the_round_after_a_delay(void)
     close_many(many);
 }
 
+/* The sender is busy while a stream is ready. Idle time counts until the sample, also if the sender
+ * is still idle then. */
+static void test_the_busy_share_leaves_out_idle_time(void)
+{
+    static const struct {
+        int64_t now_ns, idle_since_ns, idle_ns;
+        uint32_t busy;
+    } rows[] = {
+        { 2000 * S, -1, 0, 1000000 },
+        { 2000 * S, -1, 40 * MS, 600000 },
+        { 2000 * S, 2000 * S - 25 * MS, 0, 750000 },
+        { 2000 * S, 2000 * S - 25 * MS, 10 * MS, 650000 },
+        { 2000 * S, 2000 * S - 100 * MS, 0, 0 },
+        { 100 * MS, 0, 0, 0 }, /* 0 is a time */
+    };
+    many_t *many = open_many();
+    ps_sender_t *of = sender(many);
+    of->governor.forced = 0; /* or it takes no sample */
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        of->now_ns = rows[i].now_ns;
+        of->governor.sampled_ns = rows[i].now_ns - 100 * MS;
+        of->delayed_ns = INT64_MIN / 2;
+        of->idle_since_ns = rows[i].idle_since_ns;
+        of->idle_ns = rows[i].idle_ns;
+        ps_sender_govern(of);
+        CHECK_EQ(atomic_load(&many->rig->shared->driver->pressure_ns), rows[i].now_ns);
+        CHECK_EQ(atomic_load(&many->rig->shared->driver->busy_ppm), rows[i].busy);
+        CHECK_EQ(of->idle_ns, 0);
+        CHECK_EQ(of->idle_since_ns, rows[i].idle_since_ns < 0 ? -1 : rows[i].now_ns);
+    }
+    close_many(many);
+}
+
+/* Lets the governor take a sample, or find that it is too early, without a cycle. */
+static void sample_after(const many_t *many, int64_t after_ns)
+{
+    many->rig->now_ns = sender(many)->governor.sampled_ns + after_ns;
+    sender(many)->delayed_ns = INT64_MIN / 2;
+    sender(many)->now_ns = many->rig->now_ns;
+    ps_sender_govern(sender(many));
+}
+
+static int64_t processor_ns;
+
+static int64_t read_processor(void)
+{
+    return processor_ns;
+}
+
+/* The thread had the processor for half of the time, so half of each wait counts. */
+static void test_the_sample_counts_waits_while_the_thread_ran(void)
+{
+    many_t *many = open_many();
+    const ps_driver_slot_t *slot = many->rig->shared->driver;
+    sender(many)->governor.forced = 0;
+    many->rig->driver->context.thread_ns = read_processor;
+    sender(many)->idle_since_ns = -1;
+    processor_ns = 700 * S;
+    sample_after(many, 1000 * MS);
+    const int64_t waits = atomic_load(&slot->waits), waited_ns = atomic_load(&slot->waited_ns);
+    for (int32_t i = 0; i < 64; i++) {
+        ps_governor_waited(&sender(many)->governor, 8 * MS);
+    }
+    processor_ns += 50 * MS;
+    sample_after(many, 100 * MS);
+    CHECK_EQ(atomic_load(&slot->latency_ppm), 400000); /* half of 4 ms, of 5 ms */
+    CHECK_EQ(atomic_load(&slot->waits) - waits, 64);
+    CHECK_EQ(atomic_load(&slot->waited_ns) - waited_ns, 64 * 8 * MS);
+    close_many(many);
+}
+
+/* While there is pressure, the sender takes the next sample on time, whether it has work or not. */
+static void test_samples_continue_until_the_pressure_is_over(void)
+{
+    static const int32_t forced[] = { 300000, 0 };
+    many_t *many = open_many();
+    for (int32_t i = 0; i < 2; i++) {
+        sender(many)->governor.forced = forced[i];
+        sender(many)->min_due_ns = INT64_MAX;
+        sample_after(many, 600 * MS);
+        const int64_t next_ns = i == 0 ? sender(many)->now_ns + 100 * MS : INT64_MAX;
+        CHECK_EQ(sender(many)->min_due_ns, next_ns);
+        sender(many)->min_due_ns = INT64_MAX;
+        sample_after(many, 50 * MS); /* too early */
+        CHECK_EQ(sender(many)->min_due_ns, next_ns);
+    }
+    sender(many)->scan_min_ns = INT64_MAX;
+    close_many(many);
+}
+
+/* A stream that waits alone is in no list, and counts in its band. */
+static void test_the_sample_counts_the_waiting_streams_of_each_band(void)
+{
+    static const int32_t priorities[] = { 900, 900, -1 };
+    many_t *many = open_many();
+    const ps_driver_slot_t *slot = many->rig->shared->driver;
+    for (int32_t i = 0; i < 3; i++) {
+        (void)add_stream(many, priorities[i]);
+    }
+    connect_all(many, TERM / 2);
+    const int64_t round_ns = sender(many)->bands.round_ns;
+    for (int32_t ready = 0; ready <= 3; ready++) { /* two or more: all wait for 100 ms */
+        set_pressure(many, 10);
+        for (int32_t i = 0; i < ready; i++) {
+            ps_sender_ready(sender(many), many->pubs[i]);
+        }
+        CHECK_EQ(sender(many)->bands.waiting, ready);
+        sample_after(many, 100 * MS);
+        for (int32_t list = 0; list < PS_BAND_LISTS; list++) {
+            const int32_t high = ready < 2 ? ready : 2;
+            CHECK_EQ(atomic_load(&slot->ready[list]), list == PS_BAND_B4   ? high
+                                                      : list == PS_BAND_B0 ? ready - high
+                                                                           : 0);
+        }
+        CHECK_EQ(atomic_load(&slot->depth_ppm), ready < 2 ? 0 : ready * 31250);
+    }
+    sample_after(many, 100 * MS);
+    for (int32_t i = 0; i < 3; i++) { /* for one round, which is not late */
+        many->pubs[i]->turn.since_ns = sender(many)->now_ns + 100 * MS - round_ns;
+    }
+    sample_after(many, 100 * MS);
+    CHECK_EQ(atomic_load(&slot->depth_ppm), 0);
+    close_many(many);
+}
+
+static void test_the_sample_shows_the_time_to_wait(void)
+{
+    many_t *many = open_many();
+    ps_scheduler_view_t view;
+    set_pressure(many, 98);
+    ps_slot_read_scheduler(many->rig->shared, many->rig->now_ns, &view);
+    CHECK_EQ(view.retry_after_ns, sender(many)->governor.retry_after_ns);
+    CHECK(view.retry_after_ns >= 10 * MS);
+    close_many(many);
+}
+
+/* A delay that is shorter than a tick of the timers ends on time. */
+static void test_a_short_delay_does_not_wait_for_the_tick(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *pub = add_stream(many, 0);
+    connect_all(many, TERM / 2);
+    set_pressure(many, 30);
+    sender(many)->governor.coalesce_ns = 100 * US;
+    ps_sender_due(sender(many), many->rig->now_ns);
+    sender(many)->urgent = true;
+    cycle(many); /* a pass of the timers, so that the next one is a tick away */
+    CHECK(!sender(many)->urgent);
+    half_frame(many, pub);
+    cycle(many);
+    CHECK(pub->withheld);
+    const int64_t due_ns = pub->withheld_until_ns;
+    CHECK_EQ(due_ns, many->rig->now_ns + 100 * US);
+    CHECK(sender(many)->scan_started_ns + PS_TICK_NS > due_ns);
+    CHECK_EQ(ps_sender_next_deadline_ns(sender(many), many->rig->now_ns), due_ns);
+    many->rig->now_ns = due_ns - 5 * US;
+    cycle(many);
+    CHECK_EQ(pub->sender_position, FRAME / 2);
+    close_many(many);
+}
+
 int main(void)
 {
+    test_the_busy_share_leaves_out_idle_time();
+    test_the_sample_counts_the_waiting_streams_of_each_band();
+    test_the_sample_counts_waits_while_the_thread_ran();
+    test_samples_continue_until_the_pressure_is_over();
+    test_the_sample_shows_the_time_to_wait();
+    test_a_short_delay_does_not_wait_for_the_tick();
     test_a_partial_datagram_waits_as_long_as_pressure_says();
     test_low_priorities_are_deferred_and_never_starve();
     test_a_relayed_stream_is_not_deferred();
