@@ -2,6 +2,8 @@
  *
  * ps_pressure_control.c: see ps_pressure_control.h.
  */
+#include <string.h>
+
 #include "ps_pressure_control.h"
 
 #include "ps_assert.h"
@@ -51,7 +53,8 @@ void ps_pressure_control_sent(ps_pressure_control_t *rate, int64_t bytes, int64_
 {
     turn_to(rate, now_ns);
     if (now_ns - rate->sent_ns >= PS_PRESSURE_WINDOW_NS) {
-        rate->began_ns = now_ns; /* after a silence */
+        memset(rate->buckets, 0, sizeof(rate->buckets)); /* after a silence */
+        rate->began_ns = now_ns;
     }
     rate->sent_ns = now_ns;
     rate->buckets[rate->bucket_index % (PS_PRESSURE_BUCKETS + 1)] += bytes;

@@ -22,6 +22,7 @@ static void send_naks(ps_image_t *image, ps_nak_list_t *list, int64_t now_ns, bo
     ps_receiver_t *receiver = image->receiver;
     bool as_list = list->count > 1 && takes_lists(image) && !plain;
     int32_t frames = as_list ? 1 : list->count;
+    bool left = false;
 
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
         const ps_recv_destination_t *destination = image->endpoint->destinations[i];
@@ -30,6 +31,7 @@ static void send_naks(ps_image_t *image, ps_nak_list_t *list, int64_t now_ns, bo
         if (destination == NULL || !ps_image_connection_live(image, i, now_ns)) {
             continue;
         }
+        left = true;
         for (int32_t k = 0; k < frames; k++) {
             uint8_t *frame = ps_receiver_outbox(receiver, destination, to);
             ps_nak_t nak = { .session_id = list->session_id,
@@ -42,8 +44,10 @@ static void send_naks(ps_image_t *image, ps_nak_list_t *list, int64_t now_ns, bo
                                                         : ps_wire_build_nak(frame, &nak));
         }
     }
-    receiver->naks_sent += frames;
-    atomic_fetch_add_explicit(image->naks_cell, frames, memory_order_relaxed);
+    if (left) {
+        receiver->naks_sent += frames;
+        atomic_fetch_add_explicit(image->naks_cell, frames, memory_order_relaxed);
+    }
     list->count = 0;
 }
 

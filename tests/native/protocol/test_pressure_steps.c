@@ -409,11 +409,12 @@ static void the_rate_is_that_of_the_last_50_ms(void)
 /* If the sender began to send less than 50 ms ago, the rate is over the time since then. */
 static void a_young_rate_is_over_the_time_since_its_begin(void)
 {
-    for (int64_t begin_ns = S; begin_ns <= 3 * S; begin_ns += S) {
+    for (int64_t silent_ms = 49; silent_ms <= 60; silent_ms++) {
+        const int64_t begin_ns = S + silent_ms * MS;
         ps_pressure_control_t rate;
         ps_pressure_control_init(&rate, 1408);
-        if (begin_ns > S) { /* it sent before, and then was silent */
-            ps_pressure_control_sent(&rate, 7 * MB, begin_ns - 58 * MS);
+        if (silent_ms >= 50) { /* it sent before, and then was silent; at 49 it did not send */
+            ps_pressure_control_sent(&rate, 7 * MB, S);
         }
         for (int64_t ms = 0; ms < 50; ms++) {
             ps_pressure_control_sent(&rate, 1000, begin_ns + ms * MS);
@@ -422,8 +423,10 @@ static void a_young_rate_is_over_the_time_since_its_begin(void)
             CHECK_EQ(ps_pressure_control_measured(&rate, begin_ns + ms * MS),
                      (ms + 1) * 1000 * 1000000 / over_us);
         }
-        ps_pressure_control_sent(&rate, 1000, begin_ns + 50 * MS); /* the last 50 ms are whole */
-        CHECK_EQ(ps_pressure_control_measured(&rate, begin_ns + 50 * MS), MB);
+        if (silent_ms == 50) { /* the last 50 ms are eight whole parts */
+            ps_pressure_control_sent(&rate, 1000, begin_ns + 50 * MS);
+            CHECK_EQ(ps_pressure_control_measured(&rate, begin_ns + 50 * MS), MB);
+        }
     }
 }
 

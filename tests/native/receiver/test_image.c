@@ -57,6 +57,35 @@ static void test_one_lost_datagram_is_requested_once(void)
     world_close(&world);
 }
 
+/* While no path to the sender lives, no NAK leaves and none is counted. When the sender is heard
+ * again, a status message and a NAK leave at once. */
+static void test_without_a_path_no_nak_is_counted(void)
+{
+    world_t world;
+    const world_options_t options = { 0 };
+    world_open(&world, &options);
+    world_make_image(&world, &options);
+    world_data(&world, 0, 1024, 1024);
+    world_data(&world, 2048, 3072, 1024);
+    world_pass(&world, MS);
+    CHECK(world_count_sent(&world, PS_TYPE_NAK) > 0);
+    world_pass(&world, 6 * SECOND); /* the connection's time is over after 5 s */
+    memnet_discard(world.memnet);
+    const int64_t sent = world_system(&world, PS_SYS_NAKS_SENT);
+    const int64_t of_image = ps_counter_get(world.cnc, world.naks_counter);
+    world_pass(&world, SECOND);
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_NAK), 0);
+    CHECK_EQ(world_system(&world, PS_SYS_NAKS_SENT), sent);
+    CHECK_EQ(ps_counter_get(world.cnc, world.naks_counter), of_image);
+    world_data(&world, 3072, 4096, 1024);
+    world_step(&world);
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_SM), 1);
+    world_pass(&world, SECOND);
+    CHECK(world_system(&world, PS_SYS_NAKS_SENT) > sent);
+    CHECK(ps_counter_get(world.cnc, world.naks_counter) > of_image);
+    world_close(&world);
+}
+
 static void test_heartbeat_shows_a_lost_tail(void)
 {
     static memnet_dgram_t dgram;
@@ -544,6 +573,7 @@ static void test_every_gap_counts_as_a_loss(void)
 int main(void)
 {
     RUN(test_one_lost_datagram_is_requested_once);
+    RUN(test_without_a_path_no_nak_is_counted);
     RUN(test_heartbeat_shows_a_lost_tail);
     RUN(test_patience_is_learned_and_fades);
     RUN(test_what_finds_no_room_is_not_late);
