@@ -32,7 +32,7 @@ static void send_pressure(ps_image_t *image, const ps_pressure_reader_t *reader,
         .overrun = fill > capacity ? fill - capacity : 0
     };
 
-    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+    for (int32_t i = 0; i < image->endpoint->destinations_end; i++) {
         const ps_recv_destination_t *destination = image->endpoint->destinations[i];
 
         if (destination != NULL && ps_image_connection_live(image, i, now_ns)) {

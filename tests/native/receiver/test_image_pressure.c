@@ -3,6 +3,7 @@
  * ask, one frame a window above it, silent again when its reader stands still.
  */
 #include "ps_wire_pressure.h"
+#include "ps_image.h"
 #include "recv_world.h"
 
 static void fill_to(world_t *world, int64_t *at, int64_t to)
@@ -161,8 +162,96 @@ static void a_full_queue_signals_without_data(void)
     world_close(&world);
 }
 
+/* Returns the time from 52 % of a queue that filled for 150 ms to its first signal, in ms. */
+static int64_t delay_of_first(world_t *world, int64_t *at)
+{
+    ps_pressure_t pressure;
+    int64_t delay_ms = 0;
+    world_pass(world, 500 * MS);
+    memnet_discard(world->memnet);
+    for (int64_t i = 0; i < 15; i++) {
+        fill_to(world, at, *at + 1024);
+        world_pass(world, 10 * MS);
+    }
+    CHECK_EQ(count_pressure(world, &pressure), 0);
+    fill_to(world, at, *at + 2048);
+    while (count_pressure(world, &pressure) == 0) {
+        CHECK(++delay_ms <= 50);
+        world_pass(world, MS);
+    }
+    world_consume(world, *at);
+    return delay_ms;
+}
+
+/* Members of a group do not signal at the same moment: each waits for a random time before the
+ * first signal. A sole receiver signals at once. */
+static void only_in_a_group_is_the_first_signal_delayed(void)
+{
+    enum { EPISODES = 16 };
+    for (uint8_t group = 0; group < 2; group++) {
+        const world_options_t options = { .peer_capabilities = PS_CAP_PENSTOCK | PS_CAP_PRESSURE,
+                                          .advertise = 1,
+                                          .group = group };
+        uint64_t seen = 0;
+        int64_t at = 0;
+        world_t world;
+        world_open(&world, &options);
+        world_make_image(&world, &options);
+        for (int32_t i = 0; i < EPISODES; i++) {
+            seen |= UINT64_C(1) << delay_of_first(&world, &at);
+        }
+        if (group) {
+            CHECK(__builtin_popcountll(seen) >= 5);
+        } else {
+            CHECK_EQ(seen, 1);
+        }
+        world_close(&world);
+    }
+}
+
+/* A signal leaves on each destination on which the sender is heard, and counts once. */
+static void a_signal_leaves_where_the_sender_is_heard(void)
+{
+    ps_pressure_t pressure;
+    world_t world;
+    ps_addr_t second;
+    int64_t at = 0;
+    open_pressed(&world, PS_CAP_PENSTOCK | PS_CAP_PRESSURE);
+    const ps_recv_destination_params_t destination = {
+        .id = 2, .socket = { .bind = memnet_addr(2, WORLD_PORT + 1) }
+    };
+    CHECK_EQ(ps_recv_endpoint_add_destination(world.driver, world.endpoint, &destination, &second),
+             PS_OK);
+    fill_to(&world, &at, 20 * 1024);
+    CHECK_EQ(count_pressure(&world, &pressure), 1); /* nothing came to the second */
+    CHECK_EQ(world_status(&world).pressure_signals, 1);
+    world.local = second;
+    fill_to(&world, &at, 21 * 1024);
+    world_pass(&world, 50 * MS);
+    CHECK_EQ(count_pressure(&world, &pressure), 2);
+    CHECK_EQ(world_status(&world).pressure_signals, 2);
+    world_close(&world);
+}
+
+/* The receiver's loop may rest after a look that sent nothing. */
+static void a_look_is_work_if_a_signal_leaves(void)
+{
+    world_t world;
+    int64_t at = 0;
+    open_pressed(&world, PS_CAP_PENSTOCK | PS_CAP_PRESSURE);
+    CHECK_EQ(ps_image_pressure(world.image, world.now_ns), 0);
+    fill_to(&world, &at, 20 * 1024); /* the signal left */
+    CHECK_EQ(ps_image_pressure(world.image, world.now_ns), 0);
+    CHECK_EQ(ps_image_pressure(world.image, world.now_ns + 50 * MS), 1);
+    CHECK_EQ(ps_image_pressure(world.image, world.now_ns + 50 * MS), 0);
+    world_close(&world);
+}
+
 int main(void)
 {
+    RUN(only_in_a_group_is_the_first_signal_delayed);
+    RUN(a_signal_leaves_where_the_sender_is_heard);
+    RUN(a_look_is_work_if_a_signal_leaves);
     RUN(a_full_queue_signals_without_data);
     RUN(the_frame_states_the_queue_and_its_reader);
     RUN(a_full_queue_signals_once_a_window);
