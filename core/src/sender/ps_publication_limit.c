@@ -184,6 +184,16 @@ static void request_storage(ps_publication_t *pub, int64_t want, int64_t storage
     pub->pending |= PS_PEND_TERM;
 }
 
+/* Drops are stated before a message is admitted: the limit has room for both. */
+static int64_t rated_limit(ps_publication_t *pub, int64_t want, int64_t now_ns)
+{
+    const int64_t admitted = ps_publication_admit(pub, want, now_ns);
+    const bool states =
+        pub->drops && admitted > pub->producer_position && ps_publication_owes_gap(pub);
+    const int64_t most = admitted + (states ? PS_FRAME_ALIGNMENT : 0);
+    return most < want ? most : want;
+}
+
 static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t consumer = last_consumer(pub);
@@ -195,7 +205,7 @@ static bool raise_limit(ps_publication_t *pub, int64_t now_ns)
         want = ps_publication_rate_limit(pub, want, now_ns);
     }
     if (ps_publication_is_rated(pub)) {
-        want = ps_publication_admit(pub, want, now_ns);
+        want = rated_limit(pub, want, now_ns);
     }
     if (want < pub->publisher_limit && pub->endpoint == NULL && pub->rate_cause != PS_CAUSE_NONE) {
         store_limit(pub, want); /* IPC: the rate was cut */

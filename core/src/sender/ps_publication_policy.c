@@ -110,11 +110,20 @@ bool ps_publication_owes_gap(const ps_publication_t *pub)
     return pub->drops && ((word & PS_POLICY_SHUT) != 0 || unstated(pub, word) != 0);
 }
 
+/* Returns whether a message can begin after the padding frame. A byte rate raises the limit by few
+ * bytes at a time: a frame that used them up would shut the stream again, and publishers that never
+ * rest would never be admitted. A stream that ends accepts nothing more: the frame may fill it. */
+static bool has_room(const ps_publication_t *pub)
+{
+    const bool rated = pub->byte_allowance.rate > 0 && pub->state == PS_PUBLICATION_ACTIVE;
+    const int64_t begin = ps_log_producer_position(&pub->log);
+    return begin + (rated ? PS_FRAME_ALIGNMENT : 0) < pub->publisher_limit;
+}
+
 /* A frame of one header: no claim is needed, for who pads over claims is this thread. */
 bool ps_publication_state_drops(ps_publication_t *pub)
 {
-    if (!ps_publication_owes_gap(pub) || pub->paused ||
-        ps_log_producer_position(&pub->log) >= pub->publisher_limit ||
+    if (!ps_publication_owes_gap(pub) || pub->paused || !has_room(pub) ||
         ps_publication_admits_no_message(pub)) {
         return false;
     }

@@ -33,6 +33,7 @@ typedef struct world {
 static uint8_t payload[BATCH * LONGEST];
 static int64_t offsets[BATCH + 1];
 static int64_t depth_messages; /* of the worlds that are opened */
+static int64_t rate_bytes;     /* as above */
 
 static uint64_t draw(world_t *world, uint64_t below)
 {
@@ -99,7 +100,8 @@ static void open_world(world_t *world, const row_t *row, int32_t policy, uint64_
     const rig_options_t options = { .kind = row->kind,
                                     .policy = policy,
                                     .depth_messages = depth_messages,
-                                    .rate_messages_per_s = row->rate };
+                                    .rate_messages_per_s = row->rate,
+                                    .rate_bytes_per_s = rate_bytes };
     *world = (world_t){ .rig = rig_open(&options), .row = row, .random = seed };
     rig_step(world->rig, 0);
     if (row->kind == RIG_IPC) {
@@ -254,6 +256,40 @@ static void test_a_rate_drops_what_is_beyond_it(void)
     expect_conserved(&world);
     close_publishers(&world);
     rig_close(world.rig);
+}
+
+/* A rate in bytes admits a few bytes each time the sender looks. Publishers that never rest are
+ * admitted at the rate all the same: what states their drops leaves room for a message. */
+static void test_a_rate_in_bytes_admits_whoever_never_rests(void)
+{
+    enum { TURNS = 50 * 1000 };
+    static const struct {
+        int32_t kind, size;
+        int64_t rate, turn_ns;
+    } rows[] = {
+        { RIG_IPC, 1000, 512 * 1024, 20 * 1000 },
+        { RIG_UNICAST, 1000, 512 * 1024, 20 * 1000 },
+        { RIG_IPC, 16, 300, 1000 * 1000 }, /* a tenth of a second is less than a frame */
+        { RIG_UNICAST, 16, 300, 1000 * 1000 },
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const row_t row = { rows[i].kind, OFFER, rows[i].size, 1, 0 };
+        world_t world;
+        rate_bytes = rows[i].rate;
+        open_world(&world, &row, PS_POLICY_DROP_NEWEST, 5);
+        rate_bytes = 0;
+        for (int32_t n = 0; n < TURNS; n++) {
+            (void)publish(&world, 0);
+            turn(&world, rows[i].turn_ns, RIG_TERM);
+        }
+        /* Each message takes a header, and so does each statement of drops. */
+        const int64_t length = ps_align32(rows[i].size + PS_HEADER_BYTES) + PS_HEADER_BYTES;
+        const int64_t fit = rows[i].rate * (TURNS * rows[i].turn_ns / 1000000) / 1000 / length;
+        CHECK(world.accepted >= fit * 9 / 10);
+        CHECK(world.accepted <= fit * 12 / 10 + 2);
+        close_publishers(&world);
+        rig_close(world.rig);
+    }
 }
 
 /* The sender appends the frame that states drops, so no publisher notifies it: the reader of the
@@ -500,6 +536,7 @@ int main(void)
     test_drops_of_a_paused_stream_wake_nobody();
     test_drops_are_stated();
     test_a_rate_drops_what_is_beyond_it();
+    test_a_rate_in_bytes_admits_whoever_never_rests();
     test_a_reader_of_stated_drops_is_followed();
     test_a_stream_stays_paused_until_the_low_watermark();
     test_a_depth_counts_messages();
