@@ -262,7 +262,7 @@ static void test_a_rate_drops_what_is_beyond_it(void)
  * admitted at the rate all the same: what states their drops leaves room for a message. */
 static void test_a_rate_in_bytes_admits_whoever_never_rests(void)
 {
-    enum { TURNS = 50 * 1000 };
+    enum { LOOKS = 50 * 1000 };
     static const struct {
         int32_t kind, size;
         int64_t rate, turn_ns;
@@ -278,13 +278,13 @@ static void test_a_rate_in_bytes_admits_whoever_never_rests(void)
         rate_bytes = rows[i].rate;
         open_world(&world, &row, PS_POLICY_DROP_NEWEST, 5);
         rate_bytes = 0;
-        for (int32_t n = 0; n < TURNS; n++) {
+        for (int32_t n = 0; n < LOOKS; n++) {
             (void)publish(&world, 0);
             turn(&world, rows[i].turn_ns, RIG_TERM);
         }
         /* Each message takes a header, and so does each statement of drops. */
         const int64_t length = ps_align32(rows[i].size + PS_HEADER_BYTES) + PS_HEADER_BYTES;
-        const int64_t fit = rows[i].rate * (TURNS * rows[i].turn_ns / 1000000) / 1000 / length;
+        const int64_t fit = rows[i].rate * (LOOKS * rows[i].turn_ns / 1000000) / 1000 / length;
         CHECK(world.accepted >= fit * 9 / 10);
         CHECK(world.accepted <= fit * 12 / 10 + 2);
         close_publishers(&world);
