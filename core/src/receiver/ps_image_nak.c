@@ -190,6 +190,7 @@ int32_t ps_image_request(ps_image_t *image, int64_t now_ns)
 {
     bool single = one_at_a_time(image);
     int32_t limit = single && image->gaps.count > 1 ? 1 : image->gaps.count;
+    const int64_t sent = image->receiver->naks_sent;
     int64_t due_ns = INT64_MAX;
     int32_t requested;
 
@@ -210,7 +211,7 @@ int32_t ps_image_request(ps_image_t *image, int64_t now_ns)
     requested = request(image, limit, now_ns, &due_ns);
     PS_ASSERT(requested <= limit);
     image->nak_due_ns = due_ns;
-    return requested;
+    return image->receiver->naks_sent > sent ? requested : 0; /* without a path no frame leaves */
 }
 
 void ps_image_report_loss(ps_image_t *image, int64_t now_ns)
