@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from local_port import CHANNEL, STREAM, LocalPort
+from support.speed import LIBRARY_S, library_cpu_s
 
 from penstock.client import Client, Publication, Subscription
 
@@ -26,15 +27,6 @@ try:
 except penstock.DaemonNotRunning:
     pass
 print(imported, time.process_time() - began, *sorted(sys.modules))
-"""
-#: Its CPU time where a connection takes 0.150 s; at a load of 15 both take 2.2 times that.
-_LIBRARY_S = 0.055
-_LIBRARY = """
-import time
-began = time.process_time()
-import asyncio, concurrent.futures.process, decimal, email.mime.multipart, http.client
-import logging.config, pdb, sqlite3, tarfile, unittest.mock, xml.dom.minidom, xmlrpc.client
-print(time.process_time() - began)
 """
 
 
@@ -93,12 +85,12 @@ def test_a_client_is_imported_in_little_time() -> None:
     """CPU time in an interpreter of its own: `import penstock`, and up to the daemon's answer.
     Other programs use the same caches, and the other half of a core, so that the same work takes
     two or three times as long beside them: seconds are those of a machine on which modules of
-    Python's library take ``_LIBRARY_S``."""
+    Python's library take ``LIBRARY_S``."""
     runs = []
     for _ in range(20):
-        library = float(said(_LIBRARY))
+        library = library_cpu_s()
         imported, connected, *modules = said(_CONNECT).split()
         runs.append((float(imported) / library, float(connected) / library))
         assert HEAVY & set(modules) == set()
-    assert statistics.median(run[0] for run in runs) * _LIBRARY_S < 0.15
-    assert statistics.median(run[1] for run in runs) * _LIBRARY_S < 0.25        # 0.150 s, measured
+    assert statistics.median(run[0] for run in runs) * LIBRARY_S < 0.15
+    assert statistics.median(run[1] for run in runs) * LIBRARY_S < 0.25        # 0.150 s, measured
