@@ -13,11 +13,14 @@ from support.seeds import classes_of
 SEEDS = 2000
 #: Seeds of one kind that are run at most.
 TRIED = 60
+#: Where a search begins that takes long from 1: near the seed that it finds.  From 1, too, it was
+#: seed 286, the 27th of its kind.
+STARTS = {"lifts the limit when a strategy is late": 280}
 
 
-def seeds_with(kind: str) -> Iterator[int]:
+def seeds_with(kind: str, start: int) -> Iterator[int]:
     names = {f"rules: {one}" for one in kind.split(", ")}
-    found = (n for n in range(1, SEEDS + 1) if names & set(classes_of(n)))
+    found = (n for n in range(start, SEEDS + 1) if names & set(classes_of(n)))
     for _, seed in zip(range(TRIED), found, strict=False):
         yield seed
 
@@ -126,11 +129,9 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize(
-    ("kind", "patch"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG]
-)
+@pytest.mark.parametrize(("rule", "kind", "patch"), WRONG, ids=[row[0] for row in WRONG])
 def test_a_generated_scenario_finds_a_core_that(
-    kind: str, patch: Patch, wrong_core: OldCore
+    rule: str, kind: str, patch: Patch, wrong_core: OldCore
 ) -> None:
-    found = wrong_core.first_seed(seeds_with(kind), (patch,))
+    found = wrong_core.first_seed(seeds_with(kind, STARTS.get(rule, 1)), (patch,))
     assert found is not None
