@@ -352,9 +352,10 @@ struct ps_publication {
     int64_t priority_until_ns;
     /* sender: governor (ps_sender_governor.c) */
     bool withheld;             /* true if the governor delays new data until withheld_until_ns */
+    bool deferred;             /* while withheld: true if whole datagrams wait too */
     int64_t withheld_until_ns; /* while withheld */
-    int64_t partial_since_ns;  /* Time since which the governor delays a datagram that is not full;
-                                * -1: no datagram is delayed. */
+    int64_t partial_since_ns;  /* Time since which the governor delays the data that comes next;
+                                * -1: it delays none. */
     ps_publication_t *next_watch, *prev_watch, *next_bucket, *next_released;
     int32_t index;     /* in the sender's dense arrays */
     int64_t *due_ns;   /* the publication's entry in the sender's array of due times */

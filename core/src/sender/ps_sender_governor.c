@@ -123,6 +123,10 @@ bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *pub)
         pub->params.never_throttle || sender->now_ns >= due_ns) {
         return false;
     }
+    if (pub->partial_since_ns < 0) { /* it then waits no more for further data */
+        pub->partial_since_ns = pub->turn.since_ns;
+    }
+    pub->deferred = true;
     wait_until(sender, pub, due_ns);
     add(&pub->slot->deferrals, 1);
     add(&sender->shared->driver->deferrals, 1);
@@ -142,6 +146,7 @@ bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *pub)
     if (sender->now_ns >= pub->partial_since_ns + coalesce_ns) {
         return false;
     }
+    pub->deferred = false;
     wait_until(sender, pub, pub->partial_since_ns + coalesce_ns);
     return true;
 }

@@ -71,7 +71,7 @@ static bool is_held(const ps_publication_t *pub)
 static bool has_events(ps_publication_t *pub, int64_t now_ns)
 {
     if (pub->withheld) { /* a whole datagram ends the wait for one */
-        return pub->partial_since_ns >= 0 &&
+        return !pub->deferred &&
                ps_log_producer_position(&pub->log) - pub->sender_position >= pub->log.mtu;
     }
     if (pub->endpoint != NULL && !is_held(pub) &&

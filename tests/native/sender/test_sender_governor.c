@@ -61,6 +61,78 @@ static void test_a_partial_datagram_waits_as_long_as_pressure_says(void)
     close_many(many);
 }
 
+/* Data that was deferred for longer than it would wait for a whole datagram leaves at once when the
+ * deferral ends: after a second, or when the pressure falls. */
+static void test_deferred_data_does_not_wait_again_for_a_whole_datagram(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *low = add_stream(many, -1);
+    connect_all(many, TERM / 2);
+    set_pressure(many, 90);    /* 17.5 ms */
+    publish(many, low, FRAME); /* its turn of the second */
+    run(many, 1 * MS);
+    CHECK_EQ(low->sender_position, FRAME);
+    const int64_t sent_ns = low->data_sent_ns;
+    half_frame(many, low);
+    run(many, 990 * MS);
+    CHECK_EQ(low->sender_position, FRAME);
+    run(many, 11 * MS);
+    CHECK_EQ(low->sender_position, FRAME / 2 * 3);
+    CHECK(low->data_sent_ns - sent_ns < 1002 * MS);
+    half_frame(many, low);
+    run(many, 50 * MS);
+    CHECK_EQ(low->sender_position, FRAME / 2 * 3);
+    sender(many)->governor.forced = 590000; /* 9.75 ms */
+    while (sender(many)->governor.defers) {
+        run(many, 100 * US);
+    }
+    run(many, 200 * US);
+    CHECK_EQ(low->sender_position, FRAME * 2);
+    half_frame(many, low); /* data that was not deferred waits as usual */
+    run(many, 8 * MS);
+    CHECK_EQ(low->sender_position, FRAME * 2);
+    run(many, 3 * MS);
+    CHECK_EQ(low->sender_position, FRAME / 2 * 5);
+    close_many(many);
+}
+
+/* A whole datagram ends the wait for one, but not a deferral: the sender looks at a hot stream in
+ * each cycle, and gives it no turn. */
+static void test_a_deferred_stream_has_no_turn_for_a_whole_datagram(void)
+{
+    many_t *many = open_many();
+    ps_publication_t *low = add_stream(many, -1);
+    connect_all(many, TERM / 2);
+    publish(many, low, FRAME);
+    run(many, 1 * MS);
+    CHECK_EQ(low->sender_position, FRAME);
+    sender(many)->governor.forced = 900000;
+    for (int32_t i = 0; !sender(many)->governor.defers; i++) {
+        CHECK(i < 10000);
+        if (low->sender_position >= low->producer_position) {
+            half_frame(many, low); /* it waits for a whole datagram when the deferral begins */
+        }
+        run(many, 1 * MS);
+    }
+    const int64_t before = low->sender_position;
+    CHECK(low->withheld && low->partial_since_ns >= 0);
+    run(many, 1 * MS);
+    publish(many, low, before + 2 * FRAME);
+    run(many, 1 * MS);
+    CHECK(low->withheld && low->deferred);
+    const int64_t deferrals = atomic_load(&low->slot->deferrals);
+    sender(many)->hot[sender(many)->hot_count++] = low;
+    low->hot = true;
+    low->hot_ns = many->rig->now_ns;
+    for (int32_t i = 0; i < 10; i++) {
+        cycle(many);
+    }
+    CHECK_EQ(atomic_load(&low->slot->deferrals), deferrals);
+    CHECK_EQ(low->sender_position, before);
+    ps_sender_leave_hot(sender(many), low);
+    close_many(many);
+}
+
 /* The band of relayed streams has the lowest share already. */
 static void test_a_relayed_stream_is_not_deferred(void)
 {
@@ -481,6 +553,8 @@ int main(void)
     test_a_short_delay_does_not_wait_for_the_tick();
     test_a_partial_datagram_waits_as_long_as_pressure_says();
     test_low_priorities_are_deferred_and_never_starve();
+    test_deferred_data_does_not_wait_again_for_a_whole_datagram();
+    test_a_deferred_stream_has_no_turn_for_a_whole_datagram();
     test_a_relayed_stream_is_not_deferred();
     test_the_end_of_a_stream_is_never_deferred();
     test_a_sample_waits_for_a_cycle_that_nobody_delayed();
