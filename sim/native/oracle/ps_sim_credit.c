@@ -108,6 +108,12 @@ static bool is_silent(const ps_probe_pub_t *model, int64_t receiver_id, int64_t 
             return now_ns - receiver->heard_ns >= silent_ns;
         }
     }
+    /* It was silent for so long that a receiver that joined later has taken its entry. */
+    for (uint32_t i = 0; i < model->replaced_count && i < PS_PROBE_RECEIVERS; i++) {
+        if (model->replaced[i] == receiver_id) {
+            return true;
+        }
+    }
     /* Not heard since a new daemon adopted the stream: its time-out began with the adoption. */
     const int64_t adopted_ns = pub->adopted_until_ns - connection_ns;
     return pub->adopted_until_ns != 0 && now_ns - adopted_ns >= silent_ns;

@@ -32,6 +32,7 @@ static ps_probe_receiver_t *receiver_of(ps_probe_pub_t *model, int64_t id)
     }
     for (int32_t i = 0; i < model->receiver_count; i++) { /* one that is gone makes room */
         if (!model->receivers[i].live && !model->receivers[i].followed) {
+            model->replaced[model->replaced_count++ % PS_PROBE_RECEIVERS] = model->receivers[i].id;
             model->receivers[i] = (ps_probe_receiver_t){ .id = id };
             return &model->receivers[i];
         }

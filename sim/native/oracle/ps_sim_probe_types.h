@@ -241,6 +241,8 @@ typedef struct ps_probe_pub {
     /* receivers */
     int32_t receiver_count;
     ps_probe_receiver_t receivers[PS_PROBE_RECEIVERS];
+    int64_t replaced[PS_PROBE_RECEIVERS]; /* ids of receivers whose entry another one has taken */
+    uint32_t replaced_count;
     int64_t watch_ns,
         watch_edge;      /* watch_ns: since this time, all status messages have advertised a limit
                           * below the sender limit; 0: the last status message advertised at least
