@@ -40,7 +40,7 @@ static uint64_t positions(const ps_driver_t *driver)
     }
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
         const ps_image_t *image = driver->receiver->images[i];
-        /* A request counts as work even if there is no receiver for it. */
+        /* A request that leaves counts as work even if no sender receives it. */
         sum = mix(mix(mix(mix(sum, image->position), image->consumption), image->ordinal_position),
                   atomic_load_explicit(image->naks_cell, memory_order_relaxed));
     }
