@@ -73,8 +73,7 @@ static void test_without_a_path_no_nak_is_counted(void)
     memnet_discard(world.memnet);
     const int64_t sent = world_system(&world, PS_SYS_NAKS_SENT);
     const int64_t of_image = ps_counter_get(world.cnc, world.naks_counter);
-    for (int32_t i = 0; i < 10000; i++) { /* 1 s */
-        world.now_ns += MS / 10;
+    for (int32_t i = 0; i < 10000; i++, world.now_ns += MS / 10) { /* 1 s */
         CHECK_EQ(ps_image_request(world.image, world.now_ns), 0);
     }
     world_pass(&world, SECOND);
