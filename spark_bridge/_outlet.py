@@ -29,6 +29,7 @@ _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
 _CONNECT_PAUSE_S: Final = 0.1
 _ABSENT_S: Final = 0.5          # for a daemon that is just being started
+_LOCK_NAME: Final = "daemon.lock"
 _KEPT: Final = 256
 
 
@@ -206,8 +207,8 @@ def _outlets() -> dict[tuple[int, str | None], Outlet]:
 
 def outlet(directory: str | None, timeout_s: float) -> Outlet:
     """Return the object that holds this process's publications on the daemon of a directory. If the
-    daemon is being restarted, wait until the new daemon answers. If the directory has no socket of
-    a daemon, fail within a second.
+    daemon is being restarted, wait until the new daemon answers. If the directory has no socket and
+    no lock file of a daemon, fail within a second.
 
     :raises SinkError: no daemon answers in time.
     """
@@ -230,17 +231,20 @@ def outlet(directory: str | None, timeout_s: float) -> Outlet:
 
 
 def _await_daemon(directory: str | None, deadline: float) -> None:
-    """Wait until a daemon listens. A killed daemon leaves its socket behind, so the worker waits
-    for a new daemon. A directory without a socket is probably a wrong one.
+    """Wait until a daemon listens. A killed daemon leaves its socket and its lock file behind. A
+    daemon that hands over its streams leaves the lock file. In both cases the worker waits for a
+    new daemon. A daemon that starts replaces the socket, so for a moment there is none. A directory
+    that has neither is probably a wrong one.
 
     :raises SinkError: no daemon listens in time.
     """
     path = daemon_directory(directory) / GROUPS_SOCKET
-    began = time.monotonic()
+    last_seen = time.monotonic()
     while (error := refusal(path)) is not None:
         now = time.monotonic()
-        absent = isinstance(error, FileNotFoundError)
-        if now > deadline or (absent and now - began > _ABSENT_S):
+        if not isinstance(error, FileNotFoundError) or path.with_name(_LOCK_NAME).exists():
+            last_seen = now
+        if now > deadline or now - last_seen > _ABSENT_S:
             raise no_daemon(directory, f"{path.name}: {error.strerror}") from error
         time.sleep(_CONNECT_PAUSE_S)
 

@@ -328,10 +328,17 @@ def test_no_daemon_is_named_on_the_first_line_and_the_timeout_is_not_waited_for(
     assert f"no penstock daemon for the sink in {tmp_path / 'none'}" in first
 
 
-def test_a_worker_waits_for_the_daemon_that_follows_a_killed_one(tmp_path: Path) -> None:
-    """A killed daemon leaves its sockets behind; a directory without them is another mistake."""
+@pytest.mark.parametrize("sockets", ["left", "removed"])
+def test_a_worker_waits_for_the_daemon_that_follows_a_killed_one(
+    tmp_path: Path, sockets: str
+) -> None:
+    """A killed daemon leaves its sockets and its lock file behind, and the next one removes the
+    sockets before it listens; a directory without all of them is another mistake."""
     with penstock_host(tmp_path / "d") as host:
         host.kill()
+        if sockets == "removed":
+            for name in host.directory.glob("*.sock"):
+                name.unlink()
         with ThreadPoolExecutor(1) as pool:
             found = pool.submit(lambda: outlet(str(host.directory), 60.0))
             with pytest.raises(SinkError, match="no penstock daemon"):
