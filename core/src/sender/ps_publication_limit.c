@@ -184,12 +184,14 @@ static void request_storage(ps_publication_t *pub, int64_t want, int64_t storage
     pub->pending |= PS_PEND_TERM;
 }
 
-/* Drops are stated before a message is admitted: the limit has room for both. */
+/* Drops are stated before a message is admitted. If a tenth of a second of the rate is no more than
+ * the statement, the limit has room for both. Otherwise the statement waits for room. */
 static int64_t rated_limit(ps_publication_t *pub, int64_t want, int64_t now_ns)
 {
     const int64_t admitted = ps_publication_admit(pub, want, now_ns);
+    const bool small = pub->params.rate_bytes_per_s / 10 <= PS_FRAME_ALIGNMENT;
     const bool states =
-        pub->drops && admitted > pub->producer_position && ps_publication_owes_gap(pub);
+        small && pub->drops && admitted > pub->producer_position && ps_publication_owes_gap(pub);
     const int64_t most = admitted + (states ? PS_FRAME_ALIGNMENT : 0);
     return most < want ? most : want;
 }
