@@ -267,6 +267,7 @@ class _Policies(_Features):
         super().__init__(scenario, seed)
         self.rng = random.Random(f"policies {seed}")
         self.counts = random.Random(f"depths in messages {seed}")
+        self.more = random.Random(f"drop_newest {seed}")
 
     def add(self) -> Scenario:
         """Return the scenario; the publications of some streams get a ``ps-policy``, and perhaps a
@@ -275,6 +276,9 @@ class _Policies(_Features):
             readers = [s for s in self.scenario.subscribers if s.stream_id == stream]
             repaired = all("reliable=false" not in s.channel for s in readers)
             if not self.chance("policy"):
+                if repaired and self.more.random() < 0.02:
+                    self.classes |= {"policy", "policy: drop_newest"}
+                    self._extend(stream, *(["ps-policy=drop_newest"],) * 2)
                 continue
             policy = self.rng.choice(["drop_newest", "drop_newest", "error", "block"])
             if not repaired:
@@ -300,11 +304,16 @@ class _Priorities(_Features):
         super().__init__(scenario, seed)
         self.rng = random.Random(f"priorities {seed}")
         self.weight = 0.2
+        # Streams without a priority would be in less than a twentieth of some ranges of seeds.
+        self.more = random.Random(f"no priorities {seed}")
 
     def add(self) -> Scenario:
         """Return the scenario with a priority for some streams."""
         for stream in self._streams(lambda p: "ps-priority" not in p.channel):
             if not self.chance("priority"):
+                if self.more.random() < 0.02:
+                    self.classes |= {"priority", "priority: none"}
+                    self._extend(stream, ["ps-auto-priority=false"], [])
                 continue
             stated = self.rng.choice([-1000, -1, -1, 0, 249, 500, 750, 1000, None, None])
             self.classes.add("priority: none" if stated is None else

@@ -42,7 +42,7 @@ class _Load(Draw):
     """Adds to one scenario."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        super().__init__(random.Random(f"load {seed}"), 0.09, set(scenario.classes))
+        super().__init__(random.Random(f"load {seed}"), 0.12, set(scenario.classes))
         self.scenario = scenario
         self.loaded = scenario.hosts
         self.reader = scenario.hosts + 1

@@ -32,8 +32,11 @@ class _Retention(Draw):
     """Adds to one scenario."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        super().__init__(random.Random(f"retention {seed}"), 0.12, set(scenario.classes))
+        super().__init__(random.Random(f"retention {seed}"), 0.18, set(scenario.classes))
         self.scenario = scenario
+        # Raises the shares of streams of the network, and of limits by age. A generator of its own
+        # keeps the other values of a seed.
+        self.more = random.Random(f"retention by age {seed}")
 
     def _runs_through(self, host: int) -> bool:
         return all(machine.crash_ns is None for machine in self.scenario.machines
@@ -47,8 +50,12 @@ class _Retention(Draw):
         hosts = [host for host in range(1, self.scenario.hosts) if self._runs_through(host)]
         medium = rng.choice(["ipc", "ipc", "network"]) if hosts else "ipc"
         at = 0 if medium == "ipc" else rng.choice(hosts)
+        if medium == "ipc" and hosts and self.more.random() < 0.35:
+            medium, at = "network", self.more.choice(hosts)
         limit = rng.choice(["ps-retention=4k", "ps-retention=16k", "ps-retention-time=100ms",
                             "ps-retention-time=300ms", "ps-retention=8k|ps-retention-time=200ms"])
+        if self.more.random() < 0.3:
+            limit = self.more.choice(["ps-retention-time=100ms", "ps-retention-time=300ms"])
         by_age = "ps-retention=" not in limit
         self.classes |= {f"retention: {medium}", f"retention: {'age' if by_age else 'bytes'}"}
         channel = "aeron:ipc?" if medium == "ipc" else (
