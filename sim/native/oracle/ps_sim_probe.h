@@ -14,7 +14,8 @@
  *   ps_sim_probe_send.c   SETUPs, heartbeats, data, retransmits
  *   ps_sim_probe_pub.c    publisher limit, zeroed memory, cause account, ordinals, readers
  *   ps_sim_probe_img.c    received and missing data, consumption, counters
- *   ps_sim_probe_recv.c   status messages, NAKs, round trips, PRESSURE, liveness
+ *   ps_sim_probe_recv.c   status messages, round trips, PRESSURE, liveness
+ *   ps_sim_probe_ask.c    NAKs
  *   ps_sim_probe_rate.c   token buckets, cubic
  *   ps_sim_probe_nak.c    NAK-strength control: the sender's limit, the receiver's thresholds
  *   ps_sim_probe_spy.c    spies that stand for receivers
@@ -203,11 +204,14 @@ void ps_probe_image_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_data_t *data,
                          const ps_sim_packet_t *packet, int64_t now_ns);
 
+/* ps_sim_probe_ask.c */
+void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_t *nak,
+                       int64_t now_ns);
+void ps_probe_check_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+
 /* ps_sim_probe_recv.c */
 void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t *sm,
                       int64_t now_ns);
-void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_t *nak,
-                       int64_t now_ns);
 void ps_probe_rttm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_rttm_t *rttm,
                         int64_t now_ns);
 void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,

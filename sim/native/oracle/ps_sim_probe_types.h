@@ -367,6 +367,10 @@ typedef struct ps_probe_image {
     int64_t consumption;
     uint64_t naks;
     int64_t naks_shown;
+    int64_t asked_ns;     /* Time of the last NAK. */
+    int32_t asked;        /* Number of ranges that the receiver requested at this time. */
+    int64_t asks_most_ns; /* Last check at which the receiver made as many requests as a cycle can
+                           * make. */
     bool was_revoked, was_rejected;
     int32_t readers, last_state;   /* at the last check */
     int64_t lost_bytes, lost_gaps; /* Numbers of lost bytes and of lost gaps that the driver must

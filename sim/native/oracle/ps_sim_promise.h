@@ -54,14 +54,14 @@ enum ps_probe_image_promise {
     P_IMAGE_FIRST, /* ps_sim_probe_recv.c */
     P_IMAGE_SM,
     P_IMAGE_DUE,
-    P_IMAGE_REQUEST,
-    P_IMAGE_GOES_ON,
     P_IMAGE_PRESSURE,
     P_IMAGE_CATCHES_UP,
     P_IMAGE_LEAVES_OFF,
     P_IMAGE_ALIVE,
     P_IMAGE_ENDED,
     P_IMAGE_DRAINED,
+    P_IMAGE_REQUEST, /* ps_sim_probe_ask.c */
+    P_IMAGE_GOES_ON,
     P_IMAGE_PATHS,      /* ps_sim_probe_path.c */
     P_IMAGE_LOSS_EVENT, /* ps_sim_probe_event.c */
     P_IMAGE_ENDED_EVENT,
