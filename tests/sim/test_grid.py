@@ -70,6 +70,31 @@ def test_a_sample_of_the_grid_holds() -> None:
     assert found.holds, [f"{grid.describe(cell)}: {cause}" for cell, cause in found.failures]
 
 
+@pytest.mark.parametrize("cycle_ms", [2, 5, 10])
+def test_a_receiver_that_looks_late_takes_no_arrival_for_a_residue(cycle_ms: int) -> None:
+    """Data that arrives between the end of a batch and the look was not left by the reader."""
+    cell = attrs.evolve(
+        grid.sample(1, 1)[0], cadence_ns=98_900_000, nominal=132 * 1408 * 10_000 // 989,
+        offered=4_700_000, term_bytes=512 << 10, rtt_ns=5_500_000, group=3, slow=1, mtu=1408,
+        frame=1408, batch=132,
+    )
+    scenario = grid.scenario(cell)
+    machines = tuple(
+        attrs.evolve(machine, cycle_ns=cycle_ms * 1_000_000) if machine.host == 1 else machine
+        for machine in scenario.machines
+    )
+    with World(attrs.evolve(scenario, machines=machines), 1) as world:
+        world.run_until(SECOND_NS // 2 + cell.warm_ns)
+        reader = world.subscribers[0].reader(world.publishers[0].ledgers[0])
+        before, missed = reader.messages, reader.missed
+        world.run_until(world.now_ns + cell.length_ns)
+        reader = world.subscribers[0].reader(world.publishers[0].ledgers[0])
+        read = (reader.messages - before) * cell.frame * SECOND_NS // cell.length_ns
+        assert world.native.violations() == []
+        assert reader.missed == missed
+        assert read >= 0.9 * cell.attainable
+
+
 @pytest.mark.parametrize(
     ("batch", "cadence_us", "takes"),
     [(1, 2500, 400), (22, 55_000, 376), (40, 100_000, 354), (15, 50_000, 292), (20, 50_000, 382),

@@ -108,9 +108,12 @@ void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, in
                               int64_t now_ns)
 {
     const bool empty = position >= end;
+    /* It took all that was there at the check before: what is unread came since. */
+    const bool took_all = position > reader->position && position >= reader->end;
     if (!reader->started) {
         reader->started = true;
         reader->position = position;
+        reader->end = end;
         reader->waiting_ns = now_ns;
         reader->low = INT64_MAX;
         reader->empty = empty;
@@ -126,7 +129,8 @@ void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, in
         reader->waiting_ns = now_ns; /* there was no unread data until now */
     }
     reader->empty = empty;
-    if (empty) {
+    reader->end = end;
+    if (empty || took_all) {
         reader->low = 0;
         reader->starved = true;
     }

@@ -20,9 +20,10 @@
  * read more than twice as often, no wait is that long. A span therefore also ends at the first read
  * after three cadences. If the queue was never empty in a span, the measured rate is the highest
  * rate that the reader can reach. If the reader emptied the queue, the measured rate is only a
- * lower bound. A reader is paused if data is unread, and the reader has read nothing for longer
- * than min(2 s, max(2 cadences, 250 ms)). A pause changes neither the cadence nor the rate of the
- * reader.
+ * lower bound. A reader that consumed all that was available at the check before has emptied the
+ * queue, even if data arrived since then. A reader is paused if data is unread, and the reader has
+ * read nothing for longer than min(2 s, max(2 cadences, 250 ms)). A pause changes neither the
+ * cadence nor the rate of the reader.
  *
  * Signal. A signal states a level: levels 1 to 4 begin when the data in the queue reaches 50, 75,
  * 87 and 100 % of the capacity. The receiver divides time into windows of max(50 ms, round trip,
@@ -52,6 +53,7 @@ enum { PS_PRESSURE_LEVELS = 4, PS_PRESSURE_PPM = 1000000 };
 /* One reader of a queue. */
 typedef struct ps_pressure_reader {
     int64_t position;      /* Position that the reader had consumed at the last check. */
+    int64_t end;           /* End of the available data at the last check. */
     int64_t waiting_ns;    /* Time at which the reader began to leave data unread. */
     int64_t span_ns;       /* Time at which the running span of measurement began; 0: no span
                             * runs. */

@@ -473,6 +473,33 @@ static void a_batch_up_to_the_end_of_a_term_gives_a_lower_bound(void)
     }
 }
 
+/* The receiver looks late: after each read of all data, more data arrives before the next check.
+ * Such a reader may take more than it gets, so its rate is a lower bound, without a residue. If it
+ * leaves more unread than arrived, its rate is exact. */
+static void data_that_arrives_before_the_check_is_no_residue(void)
+{
+    for (int64_t unread = 0; unread <= 20000; unread += 1000) {
+        ps_pressure_reader_t reader = { 0 };
+        for (int64_t i = 0; i < 2000; i++) { /* 1000 bytes each ms; checks each 10 ms */
+            const int64_t batches = i / 100;
+            const int64_t took = i % 100 >= 5 ? batches : batches - 1;
+            const int64_t position = took < 0 ? 0 : 1000 * (took * 100 + 5) - unread;
+            if (i % 10 == 0) {
+                ps_pressure_reader_check(&reader, position < 0 ? 0 : position, 1000 * i,
+                                         S + i * MS);
+            }
+        }
+        CHECK(reader.rate >= 99 * MB / 100 && reader.rate <= 101 * MB / 100);
+        if (unread <= 5000) { /* it had taken all that was there at the check before */
+            CHECK(reader.at_least);
+            CHECK_EQ(ps_pressure_reader_residue(&reader), 0);
+        } else {
+            CHECK(!reader.at_least);
+            CHECK_EQ(ps_pressure_reader_residue(&reader), unread + 5000);
+        }
+    }
+}
+
 static void a_rest_at_the_end_of_a_term_states_no_residue(void)
 {
     ps_pressure_reader_t reader = { .term = 262144 };
@@ -522,5 +549,6 @@ int main(void)
     RUN(the_end_of_a_term_is_no_backlog);
     RUN(a_batch_up_to_the_end_of_a_term_gives_a_lower_bound);
     RUN(a_rest_at_the_end_of_a_term_states_no_residue);
+    RUN(data_that_arrives_before_the_check_is_no_residue);
     return 0;
 }
