@@ -187,7 +187,8 @@ COVERAGE_SEEDS ?= 1000
 
 # As many generated scenarios as asked; exit status 1 and the reproducing command when one fails.
 # Then SOAK_PACES readers that change their pace under fc=nak, 10^8 picks of the sender's bands,
-# publishers with credits that stop at each instruction, half an hour of a publisher that is faster
+# publishers with credits that stop at each instruction, 10^8 messages on each of four overloaded
+# streams, half an hour of a publisher that is faster
 # than a Spark query, an hour of a chain of two queries whose processes die
 # (SOAK_CHAIN=RECORDS,KILLS,SECONDS), and 40 cells of the nak grid on sockets (GRID_SEED=HEX;
 # default: the commit).
@@ -196,9 +197,11 @@ soak: setup ext
 	    --shrunk build/shrunk.toml
 	PENSTOCK_PACE_SEEDS=$(SOAK_PACES) $(BIN)/python -m pytest -n0 tests/sim/test_paces.py
 	$(MAKE) -s -C tests/native $(CURDIR)/build/native/release/test_bands \
-	    $(CURDIR)/build/native/release/test_credit_kills
+	    $(CURDIR)/build/native/release/test_credit_kills \
+	    $(CURDIR)/build/native/release/test_overload
 	PS_BANDS_PICKS=100000000 build/native/release/test_bands
 	PENSTOCK_STOPS=all build/native/release/test_credit_kills
+	PENSTOCK_OVERLOAD=100000000 build/native/release/test_overload
 	PENSTOCK_SOAK_S=$(SOAK_SPARK_S) $(BIN)/python -m pytest tests/cluster/test_spark_pressure.py
 	PENSTOCK_SPARK_SOAK=$(SOAK_CHAIN) $(BIN)/python -m pytest -s tests/cluster/test_spark_soak.py
 	PENSTOCK_GRID=full PENSTOCK_GRID_SEED=$(GRID_SEED) $(BIN)/python -m pytest \
