@@ -42,8 +42,11 @@ class _Load(Draw):
     """Adds to one scenario."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        super().__init__(random.Random(f"load {seed}"), 0.12, set(scenario.classes))
+        super().__init__(random.Random(f"load {seed}"), 0.14, set(scenario.classes))
         self.scenario = scenario
+        # Generators of their own keep the other values of a seed.
+        self.more = random.Random(f"load of crowds {seed}")
+        self.status = random.Random(f"load status {seed}")
         self.loaded = scenario.hosts
         self.reader = scenario.hosts + 1
         self.publishers: list[PublisherScript] = []
@@ -57,6 +60,8 @@ class _Load(Draw):
         slow = rng.random() < 0.5
         cycle_ns = rng.choice([4, 6, 10, 10]) * MS_NS if slow else rng.choice([300_000, 450_000])
         streams = rng.choice([4, 8, 12, 16]) if slow else rng.choice([12, 22, 28])
+        if not slow and streams == 12 and self.more.random() < 0.75:
+            streams = 22        # twelve streams make no pressure if the cycles are short
         # A slow machine serves each stream once in a cycle, another one serves one stream.
         turns = _BUSY_NS // cycle_ns // (1 if slow else streams)
         size, turn = (1344, _WINDOW) if slow else (8000, 16384)
@@ -78,6 +83,7 @@ class _Load(Draw):
             count=rng.choice([300, 3000]), size=1000, interval_ns=rng.choice([0, 300_000]),
             options=[""], back=True,
         )
+        self._trickle(cycle_ns)
         return self._scenario(cycle_ns)
 
     def _scenario(self, cycle_ns: int) -> Scenario:
@@ -105,6 +111,29 @@ class _Load(Draw):
         if stated is not None and stated < 0:
             self.classes.add("load: low priority")
         return "" if stated is None else f"ps-priority={stated}"
+
+    def _trickle(self, cycle_ns: int) -> None:
+        """Add a slow stream to the loaded host. In a few milliseconds its reader releases between a
+        quarter of the window and half of it: a status message is due, and the governor may delay
+        it."""
+        rng = self.status
+        interval_ns = rng.choice([MS_NS // 2, MS_NS])
+        in_a_cycle = max(1, cycle_ns // interval_ns)
+        size = min(1000, rng.choice([3, 4]) * _WINDOW // 10 // in_a_cycle - 32)
+        channel = f"aeron:udp?endpoint={host_ip(self.loaded)}:{_PORT}"
+        stream = STREAM + len(self.publishers)
+        self.publishers.append(
+            PublisherScript(
+                host=self.reader, channel=f"{channel}|term-length=64k", stream_id=stream,
+                count=2 * _BUSY_NS // interval_ns, size_low=size, size_high=size,
+                start_ns=SECOND_NS, interval_ns=interval_ns, exclusive=rng.random() < 0.5,
+            )
+        )
+        self.subscribers.append(
+            SubscriberScript(
+                host=self.loaded, channel=f"{channel}|rcv-wnd={_WINDOW}", stream_id=stream
+            )
+        )
 
     def _stream(
         self, *, count: int, size: int, interval_ns: int, options: list[str], back: bool = False,
