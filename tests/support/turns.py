@@ -27,7 +27,8 @@ GROUPS = {
     # They share Spark's cluster, also with one that is alone: the worker that had it goes on here.
     "tests/cluster/test_spark_": "cluster",
     "tests/native/": "native",
-    "tests/unit/test_page_sizes.py": "native",      # they build in one folder
+    "tests/fuzz/": "native",                        # they build in one folder
+    "tests/unit/test_page_sizes.py": "native",
     "tests/loopback/test_spark_": "spark",          # they share a JVM
     "tests/loopback/test_examples.py": "",
     "tests/loopback/test_demo.py": "",
@@ -36,12 +37,12 @@ GROUPS = {
     "tests/loopback/": "",
     "tests/cluster/": "",
     "tests/interop/": "",
-    "tests/fuzz/": "",
     "tests/sim/": "",
 }
 #: The same, where all workers have the machine's network.
 SHARED_GROUPS = {
     "tests/cluster/": "cluster", "tests/interop/": "loopback", "tests/loopback/": "loopback",
+    "tests/native/": "native", "tests/fuzz/": "native", "tests/unit/test_page_sizes.py": "native",
 }
 ALONE = "alone"
 
