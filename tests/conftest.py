@@ -6,9 +6,11 @@ property is wrong for having been slow on a busy machine."""
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from support.java import quick_java
 from support.not_run import need_java
 
 pytest_plugins = ["support.turns"]
@@ -23,6 +25,10 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture(scope="session")
-def java() -> None:
-    """Spark can run here."""
+def java() -> Iterator[None]:
+    """Spark can run here, and starts quickly."""
     need_java()
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in quick_java().items():
+            environment.setenv(name, value)
+        yield

@@ -22,6 +22,7 @@ from typing import Any, Self
 import pyspark
 import zmq.auth
 from support.hosts import TESTS, PenstockHost, penstock_host
+from support.java import QUICK, archive_options
 from support.patience import Patience
 from support.processes import Peer, PeerError
 
@@ -35,8 +36,7 @@ EXECUTOR_CORES = 2
 START_S = 180.0          # on a busy machine
 PATIENCE_S = 180.0
 SPARK_HOME = Path(pyspark.__file__).parent
-# One small heap after another: the serial collector and one compiler are enough.
-JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
+JVM = f"{QUICK} -Xss4m"
 LOG4J = """
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
@@ -64,6 +64,7 @@ class SparkCluster:
         self._stack = contextlib.ExitStack()
         self._log4j = folder / "log4j2.properties"
         self._log4j.write_text(LOG4J)
+        self._jvm = f"{JVM} {archive_options()} -Dlog4j2.configurationFile={self._log4j}"
 
     def start(self) -> None:
         """Returns when both workers are registered."""
@@ -106,7 +107,7 @@ class SparkCluster:
             "SPARK_PUBLIC_DNS": address,
             "SPARK_LOCAL_HOSTNAME": address,
             "SPARK_DAEMON_MEMORY": "192m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{JVM} -Dlog4j2.configurationFile={self._log4j}",
+            "SPARK_DAEMON_JAVA_OPTS": self._jvm,
             "SPARK_NO_DAEMONIZE": "1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -127,11 +128,11 @@ class SparkCluster:
             "spark.driver.host": address,
             "spark.driver.bindAddress": address,
             "spark.driver.memory": "600m",
-            "spark.driver.extraJavaOptions": f"{JVM} -Dlog4j2.configurationFile={self._log4j}",
+            "spark.driver.extraJavaOptions": self._jvm,
             "spark.executor.memory": "512m",
             "spark.executor.cores": str(EXECUTOR_CORES),
             "spark.cores.max": str(EXECUTOR_CORES * executors),
-            "spark.executor.extraJavaOptions": f"{JVM} -Dlog4j2.configurationFile={self._log4j}",
+            "spark.executor.extraJavaOptions": self._jvm,
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(self.folder / "local"),
             **(conf or {}),

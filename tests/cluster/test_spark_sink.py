@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from support.java import has_archive
 from support.processes import Peer, PeerError
 
 from cluster.spark_cluster import Driver, SparkCluster
@@ -38,6 +39,14 @@ def receiver(spark: SparkCluster, channel: str, stream: int, *args: str) -> Peer
 def parts(reader: Peer, wanted: int) -> Iterator[dict[str, object]]:
     for _ in range(wanted):
         yield reader.wait("part", 180.0)
+
+
+def test_executors_have_their_classes_from_an_archive(
+    spark: SparkCluster, driver: Driver
+) -> None:
+    executors = spark.executors(driver.application)
+    assert all(executors.values())
+    assert all(has_archive(pid) for pids in executors.values() for pid in pids)
 
 
 def test_a_batch_arrives_whole_from_both_hosts(

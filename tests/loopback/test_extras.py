@@ -19,6 +19,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support.java import quick_java
 from support.late_worker import LATE_WORKER, STARTS
 from support.not_run import need_java, not_run
 from support.own_network import machine_network
@@ -158,10 +159,11 @@ def test_an_extra_is_enough(extra: str, part: str, wheel: Path, tmp_path: Path) 
         need_java()
     folder = environment(extra, wheel)
     run([*pip(folder), "check"])
-    show(folder, PROGRAMS[extra].replace("{part}", part), tmp_path)
+    more = quick_java(str(folder / "bin" / "python")) if extra == "spark" else {}
+    show(folder, PROGRAMS[extra].replace("{part}", part), tmp_path, **more)
 
 
-def show(folder: Path, program: str, place: Path) -> None:
+def show(folder: Path, program: str, place: Path, **more: str) -> None:
     """Runs a program beside a daemon of its own; both again if a worker of Spark came too late."""
     for number in range(STARTS):
         home = place / str(number)
@@ -172,6 +174,7 @@ def show(folder: Path, program: str, place: Path) -> None:
             "XDG_STATE_HOME": str(home), "PYSPARK_PYTHON": str(folder / "bin" / "python"),
             "PYSPARK_SUBMIT_ARGS":
                 "--driver-memory 600m --conf spark.ui.enabled=false pyspark-shell",
+            **more,
         }
         run([str(folder / "bin" / "penstock"), "up"], **known)
         try:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from support.hosts import PenstockHost, penstock_host
-from support.java import needs_java
+from support.java import has_archive, needs_java
 from support.spark import local_session
 
 import penstock
@@ -68,6 +68,12 @@ def take(sub: penstock.Subscription, count: int) -> list[CommittedPart]:
     """The next parts; the reader waits no longer than needed."""
     reader = committed(sub, timeout_s=WAIT_S)
     return [next(reader) for _ in range(count)]
+
+
+def test_the_jvm_has_its_classes_from_an_archive(spark: SparkSession) -> None:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    assert has_archive(gateway.proc.pid)
 
 
 def test_rows_arrive_in_whole_parts(

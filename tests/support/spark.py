@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark_bridge import register, tuned_settings
+from support.java import QUICK, archive_options
 from support.late_worker import LATE_WORKER
 from support.patience import Patience
 
@@ -37,7 +38,7 @@ def local_session(**environment: str) -> Iterator[SparkSession]:
     settings = {
         **tuned_settings(), "spark.master": "local[2,2]", "spark.ui.enabled": "false",
         "spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m",
+        "spark.driver.extraJavaOptions": f"{QUICK} {archive_options()} -Xss4m",
         "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF",
     }  # fmt: skip
     session = SparkSession.builder.config(map=settings).getOrCreate()
