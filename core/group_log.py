@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.core._lib import CORE, ffi, lib
@@ -62,3 +63,13 @@ class GroupLog:
             raise ValueError(f"[{start}, {end}) is not within a term")
         at = lib.ps_group_log_at(self._handle, start)
         return bytes(ffi.buffer(at, end - start))
+
+
+def join_times(entries: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """Join ascending entries (position, time in ns) that are close in time, until there are at most
+    ``most`` (>= 2). A joined entry has the position and the time of its last entry."""
+    if len(entries) <= most:
+        return list(entries)
+    out = ffi.new("ps_index_view_t[]", list(entries))
+    count = CORE.check(lib.ps_join_times(out, len(entries), most), "join times")
+    return [(int(out[i].position), int(out[i].time_ns)) for i in range(count)]

@@ -14,7 +14,7 @@ from typing import Final
 
 from penstock.core import admin
 from penstock.core.driver_types import SlotKind
-from penstock.core.group_log import GroupLog
+from penstock.core.group_log import GroupLog, join_times
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.actions.times import ViewTimes
 
@@ -49,12 +49,13 @@ class GroupLogs:
     def times(self, action: ViewTimes) -> tuple[tuple[int, int], ...]:
         """Return the times at which the log reached the positions of a range. If the log has no
         recorded time for the last position of the range, this position gets the present time."""
-        found: list[tuple[int, int]] = []
+        found = join_times(action.known, action.most)
         if action.slot >= 0 and action.start < action.end:
             found = self._shared.read_times(
                 action.kind, action.slot, action.start, action.end, action.most
             )
-        if action.start < action.end and (not found or found[-1][0] < action.end):
+        ends = bool(found) and found[-1][0] >= action.end
+        if not action.known and action.start < action.end and not ends:
             found = [*found[: action.most - 1], (action.end, time.time_ns())]
         return tuple(found)
 

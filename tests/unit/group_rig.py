@@ -9,6 +9,7 @@ from typing import Any
 from conductor_rig import SECOND_NS, Rig
 
 from penstock.config.protocol import control
+from penstock.core.group_log import join_times
 from penstock.daemon.conductor import actions as a
 from penstock.daemon.conductor.actions.times import ViewTimes
 
@@ -72,6 +73,8 @@ class GroupRig(Rig):
                 end = self.ends[log_id]
                 committed = self.released.get(counter_id, started)
                 return a.LogView(committed=min(committed, end), end_position=end)
+            case ViewTimes(known=known, most=most) if known:
+                return tuple(join_times(known, most))
             case ViewTimes(start=start, end=end):
                 return tuple((at, 10**9 * at) for at in range(start + 64, end + 64, 64))
             case a.ReleaseTo(position_counter_id=counter_id, position=position):

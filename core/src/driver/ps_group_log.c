@@ -181,6 +181,23 @@ int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot
     return count;
 }
 
+int32_t ps_join_times(ps_index_view_t *entries, int32_t count, int32_t capacity)
+{
+    ps_time_point_t *points = malloc((size_t)(count > 0 ? count : 1) * sizeof *points);
+    if (points == NULL) {
+        return ps_fail(PS_E_NO_MEMORY, "no memory for %d times", count);
+    }
+    for (int32_t i = 0; i < count; i++) {
+        points[i] = (ps_time_point_t){ entries[i].position, entries[i].time_ns };
+    }
+    const int32_t kept = ps_times_join(points, count, capacity);
+    for (int32_t i = 0; i < kept; i++) {
+        entries[i] = (ps_index_view_t){ points[i].position, points[i].time_ns };
+    }
+    free(points);
+    return kept;
+}
+
 int ps_slot_describe_group(ps_shared_t *shared, int32_t index, int64_t committed,
                            int64_t retained_from, int64_t expiry_ms)
 {

@@ -54,6 +54,9 @@ int32_t ps_slot_read_index(const ps_shared_t *shared, int32_t kind, int32_t slot
  * ps_times_read. */
 int32_t ps_slot_read_times(const ps_shared_t *shared, int32_t kind, int32_t slot, int64_t start,
                            int64_t end, ps_index_view_t *out, int32_t capacity);
+/* Joins entries in place until there are at most capacity (>= 2); returns their number. See
+ * ps_times_join. */
+int32_t ps_join_times(ps_index_view_t *entries, int32_t count, int32_t capacity);
 
 /* Parameters of ps_driver_release. This function moves the position of a consumer group forward. A
  * consumer group is a subscriber without a client process. The call has the same effect as if a

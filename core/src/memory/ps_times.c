@@ -158,13 +158,18 @@ static void walk_level(ps_time_walk_t *walk, const ps_time_level_t *level)
     }
 }
 
-/* Joins neighbours that lie within `span` of time. */
-static int32_t joined(ps_time_point_t *points, int32_t count, int64_t span, bool write)
+/* Joins each point with the points that follow it within `span`. If a share of its age before the
+ * last point is longer, this is its span. Returns the number of points that remain. */
+static int32_t joined(ps_time_point_t *points, int32_t count, int64_t span, int64_t share,
+                      bool write)
 {
+    const int64_t end_ns = points[count - 1].time_ns;
     int32_t kept = 0;
     for (int32_t i = 0; i < count;) {
+        const int64_t age = (end_ns - points[i].time_ns) / share;
+        const int64_t most = age > span ? age : span;
         int32_t last = i;
-        while (last + 1 < count && points[last + 1].time_ns - points[i].time_ns < span) {
+        while (last + 1 < count && points[last + 1].time_ns - points[i].time_ns < most) {
             last++;
         }
         if (write) {
@@ -174,6 +179,30 @@ static int32_t joined(ps_time_point_t *points, int32_t count, int64_t span, bool
         i = last + 1;
     }
     return kept;
+}
+
+int32_t ps_times_join(ps_time_point_t *points, int32_t count, int32_t capacity)
+{
+    if (count < 0 || capacity < 2) {
+        return ps_fail(PS_E_INVALID, "join %d times, room for %d", count, capacity);
+    }
+    if (count <= capacity) {
+        return count;
+    }
+    int64_t span = PS_TIMES_SPAN_NS;
+    int64_t share = PS_TIMES_SHARE;
+    if (joined(points, count, span, share, false) > capacity) {
+        /* The joined points start at least a span apart, so this span is enough unless the clock
+         * was set back. */
+        const int64_t even = (points[count - 1].time_ns - points[0].time_ns) / (capacity - 1) + 1;
+        share = INT64_MAX;
+        span = even > span ? even : span;
+        while (span < INT64_MAX / 2 && joined(points, count, span, share, false) > capacity) {
+            span += span / 8;
+        }
+    }
+    count = joined(points, count, span, share, true);
+    return count < capacity ? count : capacity;
 }
 
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
@@ -192,15 +221,5 @@ int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
         points[walk.count - 1 - i] = points[i];
         points[i] = other;
     }
-    int32_t count = walk.count;
-    if (count > capacity) {
-        int64_t span = (points[count - 1].time_ns - points[0].time_ns) / capacity;
-        span = span > PS_TIMES_SPAN_NS ? span : PS_TIMES_SPAN_NS;
-        while (span < INT64_MAX / 2 && joined(points, count, span, false) > capacity) {
-            span += span / 8;
-        }
-        count = joined(points, count, span, true);
-        count = count < capacity ? count : capacity;
-    }
-    return count;
+    return ps_times_join(points, walk.count, capacity);
 }

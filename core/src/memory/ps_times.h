@@ -33,6 +33,8 @@
 enum { PS_TIMES_LEVELS = 10, PS_TIMES_ENTRIES = 512, PS_TIMES_PARTS = 256 };
 enum { PS_TIMES_MOST = PS_TIMES_LEVELS * PS_TIMES_ENTRIES };
 #define PS_TIMES_SPAN_NS INT64_C(1000000)
+/* If a reader has no room for all entries, entries are joined within the age / PS_TIMES_SHARE. */
+#define PS_TIMES_SHARE 96
 
 typedef struct ps_time_entry {
     _Atomic int64_t position;
@@ -72,9 +74,16 @@ int64_t ps_times_reached(const ps_time_table_t *table, int64_t time_ns, int64_t 
 /* Copies from a time table the points (position, time) for the positions [start, end), in ascending
  * order. The first copied point lies beyond `start`. The last copied point lies at `end` or beyond,
  * if the table has such a point. Returns the number of points, at most capacity (>= 2). If the
- * table has more points than `capacity`, the function merges points that are close in time. Any
+ * table has more points than `capacity`, the function joins points: see ps_times_join. Any
  * thread. */
 int32_t ps_times_read(const ps_time_table_t *table, int64_t start, int64_t end,
                       ps_time_point_t points[PS_TIMES_MOST], int32_t capacity);
+/* Joins points in ascending order of position until at most capacity (>= 2) are left. Returns their
+ * number. A point gets the time of the last point that it is joined with. This time is later by at
+ * most a joint span. First the function tries 1 ms, or a 96th of the point's age before the last
+ * point if that is longer. With these spans, 2048 points are enough for two years. If the spans are
+ * too short, the function takes a single span: the time from the first to the last point, divided
+ * by capacity - 1, and at least 1 ms. The span is longer only if the clock was set back. */
+int32_t ps_times_join(ps_time_point_t *points, int32_t count, int32_t capacity);
 
 #endif

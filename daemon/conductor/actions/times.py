@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from penstock.core.driver_types import SlotKind
@@ -20,3 +22,4 @@ class ViewTimes(Action):
     start: int
     end: int
     most: int
+    known: Sequence[tuple[int, int]] = ()

@@ -419,19 +419,24 @@ def _times(state: State, message: ReadTimes) -> Saga[LogTimes | RangeGone]:
         if live is not None and not kept.ended:
             look = view_of(live, kept.counter_id)
             return (yield from _read_times(message, look.kind, look.slot))
-        return _reply([
+        known = [
             entry for n, entry in enumerate(kept.time_index)
             if entry[0] > message.start and (n == 0 or kept.time_index[n - 1][0] < message.end)
-        ][: message.most])
+        ]
+        if len(known) <= message.most:
+            return _reply(known)
+        return (yield from _read_times(message, SlotKind.IMAGE, -1, known))
     return RangeGone(
         lowest=0, end=0,
         message=f"no group keeps log {message.log_id} of session {message.session_id} (any more)",
     )
 
 
-def _read_times(message: ReadTimes, kind: SlotKind, slot: int) -> Saga[LogTimes]:
+def _read_times(
+    message: ReadTimes, kind: SlotKind, slot: int, known: Sequence[tuple[int, int]] = ()
+) -> Saga[LogTimes]:
     found = yield ViewTimes(
-        kind=kind, slot=slot, start=message.start, end=message.end, most=message.most
+        kind=kind, slot=slot, start=message.start, end=message.end, most=message.most, known=known
     )
     return _reply(found)
 

@@ -57,13 +57,35 @@ static int64_t bound(int64_t age)
     return INT64_MAX;
 }
 
-/* Largest lateness of the moves [first, last] as read from the table; -1: one has no time, or one
- * that lies before its arrival. */
-static int64_t lateness(int32_t first, int32_t last, int32_t capacity, int64_t slack)
+/* The same with joined entries: twice the bound, or the bound and one even span. */
+static int64_t joint_bound(int64_t age, int64_t span_ns, int32_t capacity, bool even)
 {
+    const int64_t single = bound(age);
+    const int64_t share =
+        age / PS_TIMES_SHARE > PS_TIMES_SPAN_NS ? age / PS_TIMES_SHARE : PS_TIMES_SPAN_NS;
+    const int64_t evenly = span_ns / (capacity - 1) + 1;
+    if (single == INT64_MAX) {
+        return single;
+    }
+    return single + (even && evenly > share ? evenly : share);
+}
+
+/* Number of entries that the moves [first, last] have in the table. */
+static int32_t entries(int32_t first, int32_t last)
+{
+    return ps_times_read(&table, first > 0 ? past.position[first - 1] : 0, past.position[last],
+                         points, PS_TIMES_MOST);
+}
+
+/* Largest lateness of the moves [first, last] as read from the table, which no time exceeds that is
+ * later than the bound: that of the header if all entries fit, else that of joined entries. */
+static int64_t lateness(int32_t first, int32_t last, int32_t capacity, bool even)
+{
+    const bool all = entries(first, last) <= capacity;
     const int64_t start = first > 0 ? past.position[first - 1] : 0;
     const int32_t count = ps_times_read(&table, start, past.position[last], points, capacity);
     CHECK(count >= 1 && count <= capacity);
+    const int64_t span_ns = points[count - 1].time_ns - past.time_ns[first];
     int64_t worst = 0;
     int32_t at = 0;
     for (int32_t i = first; i <= last; i++) {
@@ -73,10 +95,8 @@ static int64_t lateness(int32_t first, int32_t last, int32_t capacity, int64_t s
         CHECK(at < count);
         const int64_t late = points[at].time_ns - past.time_ns[i];
         CHECK(late >= 0);
-        const int64_t most = bound(past.time_ns[past.count - 1] - past.time_ns[i]);
-        if (slack >= 0) {
-            CHECK(most == INT64_MAX || late <= most + slack);
-        }
+        const int64_t age = past.time_ns[past.count - 1] - past.time_ns[i];
+        CHECK(late <= (all ? bound(age) : joint_bound(age, span_ns, capacity, even)));
         worst = late > worst ? late : worst;
     }
     return worst;
@@ -106,12 +126,15 @@ static void every_position_has_its_time_within_the_bound(void)
         while (oldest > 0 && past.position[past.count - 1] - past.position[oldest - 1] < TERM) {
             oldest--;
         }
-        lateness(oldest, past.count - 1, 2048,
-                 2 * (past.time_ns[past.count - 1] - past.time_ns[oldest]) / 2048);
+        lateness(oldest, past.count - 1, 2048, false);
+        for (int32_t capacity = 8; capacity < 2048; capacity *= 2) {
+            lateness(oldest, past.count - 1, capacity, true);
+        }
         for (int32_t part = 0; part < 200; part++) {
             const int32_t first = oldest + (int32_t)draw((uint64_t)(past.count - oldest));
             const int32_t last = first + (int32_t)draw((uint64_t)(past.count - first));
-            lateness(first, last, 2048, 2 * (past.time_ns[last] - past.time_ns[first]) / 2048);
+            lateness(first, last, 2048, false);
+            lateness(first, last, 8 + (int32_t)draw(200), true);
         }
     }
 }
@@ -128,8 +151,31 @@ static void what_rested_for_days_still_has_a_time(void)
         ps_times_note(&table, past.position[i], now, TERM);
     }
     past.count = 4000;
-    const int64_t worst = lateness(0, 3999, 2048, -1);
+    const int64_t worst = lateness(0, 3999, 2048, false);
     CHECK(worst <= INT64_C(300000000000) * (TERM / 256 / (TERM / 8000 / 32 * 32) + 1));
+}
+
+/* All entries of a stream that never rests are more than a batch of one session has room for. */
+static void all_times_of_a_session_are_joined_by_their_age(void)
+{
+    static const int64_t steps_ns[] = { 3100000, 30000000 };
+    for (size_t i = 0; i < sizeof steps_ns / sizeof steps_ns[0]; i++) {
+        live(MOVES, steps_ns[i], 1000000, 1, 32);
+        int32_t oldest = past.count - 1;
+        while (oldest > 0 &&
+               bound(past.time_ns[past.count - 1] - past.time_ns[oldest - 1]) < INT64_MAX) {
+            oldest--;
+        }
+        CHECK(entries(oldest, past.count - 1) > 2048);
+        lateness(oldest, past.count - 1, 2048, false);
+        /* Below 98 s a session needs no more than 2048. */
+        int32_t young = past.count - 1;
+        while (young > oldest &&
+               past.time_ns[past.count - 1] - past.time_ns[young - 1] < INT64_C(98000000000)) {
+            young--;
+        }
+        CHECK(entries(young, past.count - 1) <= 2048);
+    }
 }
 
 static void few_points_are_joined_evenly(void)
@@ -137,7 +183,7 @@ static void few_points_are_joined_evenly(void)
     live(20000, 1000000, 1000000, 1, 64);
     int32_t first = past.count - 5000;
     const int64_t span = past.time_ns[past.count - 1] - past.time_ns[first];
-    CHECK(lateness(first, past.count - 1, 64, -1) <= 2 * span / 64);
+    CHECK(lateness(first, past.count - 1, 64, true) <= 2 * span / 64);
     CHECK_EQ(ps_times_read(&table, 0, 64, points, 1), PS_E_INVALID);
     CHECK_EQ(ps_times_read(&table, 64, 32, points, 8), PS_E_INVALID);
 }
@@ -176,6 +222,7 @@ int main(void)
 {
     every_position_has_its_time_within_the_bound();
     what_rested_for_days_still_has_a_time();
+    all_times_of_a_session_are_joined_by_their_age();
     few_points_are_joined_evenly();
     an_empty_table_and_a_strangers_have_an_answer();
     a_clock_set_back_does_not_stop_the_times();

@@ -384,6 +384,22 @@ def test_times_are_told_while_a_group_keeps_the_log() -> None:
     assert isinstance(rig.group(question), control.RangeGone)
 
 
+def test_few_times_of_a_log_that_has_ended_reach_to_the_end_of_the_range() -> None:
+    """The answer to a request for few entries joins entries: its last entry covers the range's end,
+    so no message gets a time before its arrival."""
+    rig = streaming()
+    image = rig.image()
+    end_stream(rig, image)
+    question = control.ReadTimes(
+        log_id=image, session_id=42, initial_term_id=3, start=128, end=4096, most=4
+    )
+    found = rig.group(question)
+    assert 2 <= len(found.positions) <= 4
+    assert found.positions[-1] == 4096
+    assert found.times_ns == [10**9 * at for at in found.positions]
+    assert found.positions == sorted(set(found.positions))
+
+
 def test_expiry_gives_up_what_was_kept_of_an_ended_stream() -> None:
     rig = streaming()
     rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=rig.image(),
