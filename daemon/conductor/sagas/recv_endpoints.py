@@ -155,7 +155,7 @@ def _open_destination(
 ) -> Saga[Destination]:
     """Open a socket of an endpoint."""
     destination_id = state.next_id()
-    socket = addressing.socket
+    socket = attrs.evolve(addressing.socket, timestamps=endpoint.stamps[0] is not None)
     params = RecvDestinationParams(
         id=destination_id,
         socket=socket,
