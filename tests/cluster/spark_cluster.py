@@ -134,6 +134,7 @@ class SparkCluster:
             "spark.cores.max": str(EXECUTOR_CORES * executors),
             "spark.executor.extraJavaOptions": self._jvm,
             "spark.ui.showConsoleProgress": "false",
+            "spark.sql.streaming.minBatchesToRetain": "100000",
             "spark.local.dir": str(self.folder / "local"),
             **(conf or {}),
         }

@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import socket
-import struct
 import sys
 import threading
 import time
@@ -31,7 +30,21 @@ from cluster.spark_publisher import HEAD
 from penstock.spark_bridge import publish, read_local, register, tuned_settings
 
 _LOCK = threading.Lock()
-TIME = "<q"
+#: A message of :mod:`cluster.spark_publisher`, of 64 bytes, with the times (ns) that daemons wrote:
+#: when it was sent, when the kernel of the receiving host received it, and when its daemon read it.
+MESSAGE = np.dtype([
+    *((name, np.int64) for name in ("number", "offered", "sent", "received", "read")),
+    ("padding", "V24"),
+])
+#: The relay adds its time (us) and its position in the first stream.
+RELAYED = np.dtype([("message", MESSAGE), ("time_us", np.int64), ("position", np.int64)])
+#: A row that ``keep`` stores; ``first_*``: in the first stream, else in the second one.
+ROW = np.dtype([
+    (name, np.int64) for name in (
+        "number", "offered", "sent", "received", "read", "first_us", "first_position", "session",
+        "position", "time_us",
+    )
+])
 
 
 def say(event: str, **values: Any) -> None:
@@ -237,31 +250,38 @@ class Jobs:
         return read_local(df) if local else df
 
 
+def structs(column: Any, kind: np.dtype[Any]) -> Any:
+    """The values of a column of binary, all of the same length."""
+    whole = pa.concat_arrays(getattr(column, "chunks", [column])) if len(column) else None
+    if whole is None:
+        return np.zeros(0, kind)
+    fixed = whole.cast(pa.binary(kind.itemsize))
+    return np.frombuffer(fixed.buffers()[1], kind, len(fixed), fixed.offset * kind.itemsize)
+
+
 def with_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Appends the time of each message, in microseconds, to its value."""
+    """Appends the time of each message, in microseconds, and its position to its value."""
     for batch in batches:
-        times = batch.column("timestamp").cast(pa.int64()).to_pylist()
-        values = batch.column("value").to_pylist()
-        joined = [v + struct.pack(TIME, t) for v, t in zip(values, times, strict=True)]
-        yield pa.RecordBatch.from_arrays([pa.array(joined, pa.binary())], names=["value"])
+        joined = np.zeros(batch.num_rows, RELAYED)
+        joined["message"] = structs(batch.column("value"), MESSAGE)
+        joined["time_us"] = batch.column("timestamp").cast(pa.int64()).to_numpy()
+        joined["position"] = batch.column("position").to_numpy()
+        values = pa.Array.from_buffers(
+            pa.binary(RELAYED.itemsize), len(joined), [None, pa.py_buffer(joined.tobytes())]
+        )
+        yield pa.RecordBatch.from_arrays([values.cast(pa.binary())], names=["value"])
 
 
 def kept(table: Any) -> Any:
-    """Number, time of offering (ns), time in the first stream (us), and session, position and time
-    (us) in the second one, and the time of sending (ns; 0: no daemon wrote it); a row for each."""
-    heads = [
-        (*HEAD.unpack_from(value), *struct.unpack(TIME, value[-8:]))
-        for value in table["value"].to_pylist()
-    ]
-    rows = np.zeros((len(heads), 7), np.int64)
-    if heads:
-        rows[:, :3] = heads
-        rows[:, 6] = [
-            struct.unpack_from(TIME, value, HEAD.size)[0] for value in table["value"].to_pylist()
-        ]
-        rows[:, 3] = table["session_id"].to_numpy()
-        rows[:, 4] = table["position"].to_numpy()
-        rows[:, 5] = table["timestamp"].cast(pa.int64()).to_numpy()
+    """A row for each message of the second stream."""
+    relayed = structs(table["value"], RELAYED)
+    rows = np.zeros(len(relayed), ROW)
+    for name in ("number", "offered", "sent", "received", "read"):
+        rows[name] = relayed["message"][name]
+    rows["first_us"], rows["first_position"] = relayed["time_us"], relayed["position"]
+    rows["session"] = table["session_id"].to_numpy()
+    rows["position"] = table["position"].to_numpy()
+    rows["time_us"] = table["timestamp"].cast(pa.int64()).to_numpy()
     return rows
 
 
