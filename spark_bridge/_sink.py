@@ -32,6 +32,7 @@ from penstock.client._directory import daemon_directory
 from penstock.core.errors import InvalidArgument, MessageTooLong, PenstockError
 from penstock.spark_bridge import _digest
 from penstock.spark_bridge._arrow import fingerprint
+from penstock.spark_bridge._keeping import keep_modules
 from penstock.spark_bridge._one_line import hide, one_line
 from penstock.spark_bridge._outlet import Outlet, Pipe, forget, outlet, too_many_keys
 from penstock.spark_bridge._sink_options import (
@@ -286,6 +287,7 @@ def publish_task(
     except BaseException:
         forget(options.directory)   # the next attempt begins in sessions of its own
         raise
+    keep_modules()
     return Published(
         host=os.environ.get("SPARK_LOCAL_HOSTNAME") or socket.gethostname(),    # as Spark has it
         partition=part.partition,

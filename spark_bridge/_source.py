@@ -40,6 +40,7 @@ from pyspark.sql.types import StructType
 
 from penstock.core.errors import PenstockError
 from penstock.spark_bridge._decode import check_schema, ddl
+from penstock.spark_bridge._keeping import keep_modules
 from penstock.spark_bridge._locality import own_ranges
 from penstock.spark_bridge._offsets import Offset
 from penstock.spark_bridge._one_line import hide, one_line
@@ -221,6 +222,7 @@ def _read(options: SourceOptions, schema: StructType, partition: Partition) -> I
     except PenstockError as error:
         hide(error)
         raise
+    keep_modules()
 
 
 def _bytes(limit: ReadLimit) -> int | None:
