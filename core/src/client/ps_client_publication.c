@@ -435,35 +435,42 @@ static PS_NOINLINE int64_t ps_pub_offer_shared(ps_pub_t *pub, const void *data, 
     return ps_pub_offer_plain(pub, data, length, reserved_value, false);
 }
 
+/* Ends the use of a credit of the lease, and puts back this number of credits. The lease is loaded
+ * again, so that it occupies no register meanwhile. */
+static PS_ALWAYS_INLINE void ps_pub_end_spend(const ps_pub_t *pub, uint64_t unused)
+{
+    _Atomic uint64_t *cell = &pub->slot->lease;
+    const uint64_t lease = atomic_load_explicit(cell, memory_order_relaxed);
+    /* Release: a sender that sees no mark sees the frame. */
+    atomic_store_explicit(cell, lease - PS_LEASE_SPENDING + unused, memory_order_release);
+}
+
 /* Publishes a message of an exclusive stream with a credit of the lease, if the lease has one and
  * belongs to the epoch. */
 static PS_NOINLINE int64_t ps_pub_offer_leased(ps_pub_t *pub, const void *data, size_t length,
                                                int64_t reserved_value)
 {
     ps_publication_slot_t *slot = pub->slot;
-    const uint64_t lease = pub->lease;
+    /* Only this publisher writes the word. */
+    const uint64_t lease = atomic_load_explicit(&slot->lease, memory_order_relaxed);
     int64_t position;
-    if (PS_UNLIKELY((uint32_t)lease == 0)) {
+    if (PS_UNLIKELY((uint32_t)lease - 1 >= PS_LEASE_MOST)) {
         return ps_pub_offer_long(pub, data, length, reserved_value);
     }
-    atomic_store_explicit(&slot->spending, 1, memory_order_relaxed);
+    atomic_store_explicit(&slot->lease, lease - 1 + PS_LEASE_SPENDING, memory_order_relaxed);
     /* The sender's barrier orders the mark before this load. */
     atomic_signal_fence(memory_order_seq_cst);
     const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_relaxed);
     if (PS_UNLIKELY(!ps_lease_is_of(lease, word))) {
-        atomic_store_explicit(&slot->spending, 0, memory_order_release);
+        ps_pub_end_spend(pub, 1);
         return ps_pub_offer_long(pub, data, length, reserved_value);
     }
-    /* Release: a sender that sees the smaller lease sees the mark. */
-    atomic_store_explicit(&slot->lease, lease - 1, memory_order_release);
     if (PS_LIKELY(ps_pub_publish_frame(pub, data, false, (int32_t)length, reserved_value, true,
                                        PS_ADMIT_CREDIT, &position))) {
-        pub->lease--;
-        atomic_store_explicit(&slot->spending, 0, memory_order_release);
+        ps_pub_end_spend(pub, 0);
         ps_pub_dirty(pub);
     } else {
-        atomic_store_explicit(&slot->lease, pub->lease, memory_order_release);
-        atomic_store_explicit(&slot->spending, 0, memory_order_release);
+        ps_pub_end_spend(pub, 1);
         ps_pub_offered(pub, position);
     }
     return position;

@@ -51,8 +51,6 @@ struct ps_pub {
     int32_t zeroed_to; /* In a sealed log (PS_LOG_SEALED): the memory from term_offset up to
                         * zeroed_to is zero. */
     int64_t ordinal;
-    uint64_t lease; /* Copy of the word `lease` in the publication's slot: the credits that this
-                     * exclusive publisher has taken in advance. Only this publisher writes it. */
     /* Identifies the thread that used credits last. The upper 48 bits are the thread's
      * ps_thread_identity. The lower 16 bits are the index of the thread's entry in the client
      * slot's array `spends`. */

@@ -29,17 +29,18 @@ uint32_t ps_pub_find_spend_place(ps_pub_t *pub, uint64_t identity)
  * the spend. */
 static int64_t take_leased(ps_pub_t *pub, int64_t wanted)
 {
-    if ((uint32_t)pub->lease == 0) {
+    const uint64_t lease = atomic_load_explicit(&pub->slot->lease, memory_order_relaxed);
+    if ((uint32_t)lease == 0) {
         return 0;
     }
     /* The sender's barrier orders the mark before this load. */
     atomic_signal_fence(memory_order_seq_cst);
     const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_relaxed);
-    const int64_t leased = ps_leased(pub->lease, word);
+    const int64_t leased = ps_leased(lease, word);
     const int64_t taken = leased < wanted ? leased : wanted;
-    pub->lease = taken > 0 ? pub->lease - (uint64_t)taken : 0;
     /* Release: a sender that sees the smaller lease sees the mark. */
-    atomic_store_explicit(&pub->slot->lease, pub->lease, memory_order_release);
+    atomic_store_explicit(&pub->slot->lease, taken > 0 ? lease - (uint64_t)taken : 0,
+                          memory_order_release);
     return taken;
 }
 
@@ -52,8 +53,7 @@ static int64_t take_ahead(ps_pub_t *pub)
     if (taken <= 0) {
         return taken;
     }
-    pub->lease = ps_lease_of(epoch, taken - 1);
-    atomic_store_explicit(&pub->slot->lease, pub->lease, memory_order_release);
+    atomic_store_explicit(&pub->slot->lease, ps_lease_of(epoch, taken - 1), memory_order_release);
     return 1;
 }
 

@@ -63,7 +63,6 @@ static int ps_pub_resume(ps_pub_t *pub, const char *path)
     pub->ordinal = atomic_load_explicit(&pub->slot->published_ordinal, memory_order_relaxed);
     /* The lease of an earlier publisher ends here. */
     atomic_store_explicit(&pub->slot->lease, 0, memory_order_release);
-    atomic_store_explicit(&pub->slot->spending, 0, memory_order_release);
     return PS_OK;
 }
 

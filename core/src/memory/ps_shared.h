@@ -194,11 +194,9 @@ typedef struct ps_publication_slot {
     /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
     _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
-    /* Fields of the exclusive publisher of a stream with credits. `lease` has the credits that the
-     * publisher took in advance (ps_spend.h). `spending` is 1 while the publisher takes a credit
-     * out of `lease` for a message. */
+    /* Written by the exclusive publisher of a stream with credits: the credits that the publisher
+     * took in advance (ps_spend.h). */
     _Atomic uint64_t lease;
-    _Atomic uint32_t spending;
     /* lines: sender */
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
     _Atomic int64_t credit_limit;   /* Message ordinal up to which the receivers have granted

@@ -14,12 +14,16 @@
  * flag `revoked` is set, no publisher can take an ordinal.
  *
  * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The unused credits of an
- * exclusive publisher are its lease. The high half of the lease word is the epoch of the credits in
- * the lease. The low half is the number of these credits. When the epoch ends, the publisher can no
- * longer use the credits in its lease. The publisher sets the flag `spending` before it reads the
- * epoch. The sender begins an epoch, makes all publishers execute a memory barrier, then reads
- * `spending`. If the sender then reads 0 in a publisher's flag `spending`, that publisher can no
- * longer use a lease of an older epoch. */
+ * exclusive publisher are its lease:
+ *
+ *   63 .. 32 | 31       | 30 .. 0
+ *   epoch    | spending | number of credits
+ *
+ * When the epoch ends, the publisher can no longer use the credits in its lease. To use a credit,
+ * the publisher first stores the lease without this credit and with the flag `spending`, then reads
+ * the epoch. It stores the lease without the flag after it has committed the message. The sender
+ * begins an epoch, makes all publishers execute a memory barrier, then reads the lease. If the flag
+ * is not set then, the publisher can no longer use a lease of an older epoch. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 
@@ -28,8 +32,9 @@
 #include <stdint.h>
 
 enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024, PS_LEASE_MOST = 64 };
-#define PS_SPENT_MASK    ((UINT64_C(1) << PS_SPENT_BITS) - 1)
-#define PS_SPEND_REVOKED (UINT64_C(1) << 63)
+#define PS_SPENT_MASK     ((UINT64_C(1) << PS_SPENT_BITS) - 1)
+#define PS_SPEND_REVOKED  (UINT64_C(1) << 63)
+#define PS_LEASE_SPENDING (UINT64_C(1) << 31)
 
 /* The shared word contains only the low 48 bits of the number of messages. Returns the full number
  * of messages: the number nearest to `near` that has the same low 48 bits. */
@@ -61,7 +66,7 @@ static inline uint64_t ps_lease_of(uint32_t epoch, int64_t credits)
  * epoch in `word` is newer than the lease's epoch. */
 static inline int64_t ps_leased(uint64_t lease, uint64_t word)
 {
-    const uint32_t credits = (uint32_t)lease;
+    const uint32_t credits = (uint32_t)(lease & ~PS_LEASE_SPENDING);
     return lease >> 32 == ps_spend_epoch(word) && credits <= PS_LEASE_MOST ? credits : 0;
 }
 

@@ -39,6 +39,12 @@ static void check_later(ps_publication_t *pub, int64_t now_ns)
 
 /* ---- base ------------------------------------------------------------------------------------ */
 
+/* Returns true if the exclusive publisher is just using a credit of its lease. */
+static bool is_spending(const ps_publication_slot_t *slot)
+{
+    return (atomic_load_explicit(&slot->lease, memory_order_acquire) & PS_LEASE_SPENDING) != 0;
+}
+
 /* Returns true if a client is just taking credits of the stream. */
 static bool is_marked(const ps_publication_t *pub)
 {
@@ -49,8 +55,7 @@ static bool is_marked(const ps_publication_t *pub)
         if (atomic_load_explicit(&client->id, memory_order_acquire) == 0) {
             continue;
         }
-        if (pub->params.exclusive &&
-            atomic_load_explicit(&pub->slot->spending, memory_order_acquire) != 0) {
+        if (pub->params.exclusive && is_spending(pub->slot)) {
             return true;
         }
         for (int32_t j = 0; j < PS_CLIENT_SPENDS; j++) {
@@ -80,14 +85,16 @@ static void set_base(ps_publication_t *pub, int64_t base)
 }
 
 /* Returns true if each credit that was taken is in the log and counted, or returned, or lost with
- * its publisher. The order of the loads counts: the word, the marks, the tail, the word again.
- * While messages of the last look are not counted, the publishers' lines are not loaded. */
-static bool is_quiet(ps_publication_t *pub, uint64_t word)
+ * its publisher. The order of the loads counts: the lease, the word, the marks, the tail, the word
+ * again, the lease again. A publisher without room returns its credit to the lease. While messages
+ * of the last look are not counted, the publishers' lines are not loaded. */
+static bool is_quiet(ps_publication_t *pub, uint64_t word, uint64_t lease)
 {
     return pub->producer_position <= ps_publication_credit_counted(pub).position &&
            !is_marked(pub) &&
            ps_log_producer_position(&pub->log) == ps_publication_credit_counted(pub).position &&
-           word_of(pub) == word;
+           word_of(pub) == word &&
+           atomic_load_explicit(&pub->slot->lease, memory_order_relaxed) == lease;
 }
 
 int64_t ps_publication_credit_taken(const ps_publication_t *pub)
@@ -115,7 +122,7 @@ static bool reconcile(ps_publication_t *pub)
         return false;
     }
     const bool settles = credits->revoked && !credits->settled;
-    const bool quiet = (ahead > 0 || settles) && is_quiet(pub, word);
+    const bool quiet = (ahead > 0 || settles) && is_quiet(pub, word, lease);
     if (ahead > 0 && quiet) {
         set_base(pub, used - sent);
     }
@@ -174,8 +181,10 @@ static void end_lease(ps_publication_t *pub, uint64_t word_before)
         ps_barrier_run();
     }
     if (!is_marked(pub)) {
+        /* A publisher that marks its spend now finds that the epoch has ended, and returns it. */
         lease = atomic_load_explicit(&pub->slot->lease, memory_order_acquire);
         set_base(pub, pub->credits.base + ps_leased(lease, word_before));
+        set_base(pub, pub->credits.base + ((lease & PS_LEASE_SPENDING) != 0));
     }
 }
 

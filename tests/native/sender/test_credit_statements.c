@@ -5,6 +5,7 @@
 #include "ps_credit.h"
 #include "ps_policy.h"
 #include "ps_publication.h"
+#include "ps_spend.h"
 #include "sender_rig.h"
 
 enum { GRANTED = 5, RECEIVER = 5 };
@@ -370,8 +371,32 @@ static void test_a_receiver_without_credits_lifts_the_limit_of_one_that_left(voi
     rig_close(rig);
 }
 
+/* The publisher of a lease stopped between its mark and its frame: the rest of the lease counts as
+ * spent until the mark is gone. */
+static void test_a_lease_that_is_in_use_returns_later(void)
+{
+    enum { LEASED = 4 };
+    rig_t *rig = granted(&(rig_options_t){ .kind = RIG_UNICAST, .exclusive = 1 });
+    (void)rig_add_client(rig, 100);
+    rig_step(rig, MS);
+    const uint64_t word = atomic_load(&rig->slot->spend);
+    const uint64_t lease = ps_lease_of(ps_spend_epoch(word), LEASED - 1);
+    const int64_t base = rig->pub->credits.base;
+    atomic_store(&rig->slot->spend, ps_spend_moved(word, LEASED));
+    atomic_store(&rig->slot->lease, lease + PS_LEASE_SPENDING);
+    const statement_t lower = { "a new epoch", GRANTED - 1, 0, GRANTED - 1, 8, 0 };
+    state(rig, &lower, PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_CREDITS);
+    CHECK_EQ(rig->pub->credits.epoch_ordinal, LEASED);
+    CHECK_EQ(rig->pub->credits.base, base);
+    atomic_store(&rig->slot->lease, lease + 1); /* its epoch has ended: it used nothing */
+    state(rig, &lower, PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_CREDITS);
+    CHECK_EQ(rig->pub->credits.base, base + LEASED);
+    rig_close(rig);
+}
+
 int main(void)
 {
+    test_a_lease_that_is_in_use_returns_later();
     for (int32_t way = 0; way < WAYS; way++) {
         test_a_receiver_that_leaves_lifts_no_limit(way);
     }
