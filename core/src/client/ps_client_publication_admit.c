@@ -71,6 +71,18 @@ static int64_t take_credits(ps_pub_t *pub, int64_t wanted)
                : ps_spend_credits(&pub->slot->spend, &pub->slot->ordinal_limit, wanted, &epoch);
 }
 
+/* Returns true if the credits are used up, whatever other limits the stream has. Only for a refused
+ * publisher: it has no lease. */
+static bool lacks_credit(const ps_pub_t *pub)
+{
+    const ps_publication_slot_t *slot = pub->slot;
+    const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_acquire);
+    int64_t granted;
+    int64_t spent;
+    return (word & PS_SPEND_REVOKED) != 0 ||
+           (ps_spend_counts(slot, &granted, &spent) && spent >= granted);
+}
+
 static int64_t take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch)
 {
     if ((ps_pub_metered(pub) & PS_METERED_CREDITS) == 0) {
@@ -110,8 +122,14 @@ int64_t ps_pub_take(ps_pub_t *pub, int64_t wanted, uint32_t *epoch)
                                  : ps_log_producer_position(&pub->log);
     const bool credits = *epoch == CREDITS;
     const int64_t code = ps_pub_refuse(pub, position);
-    const bool depth = (ps_pub_metered(pub) & PS_METERED_DEPTH) != 0;
-    return depth || code != PS_BACK_PRESSURED ? code : credits ? PS_NO_CREDIT : PS_RATE_LIMITED;
+    const int32_t others = ps_pub_metered(pub) & (PS_METERED_DEPTH | PS_METERED_RATE);
+    if (code != PS_BACK_PRESSURED) { /* the sender has stated the cause */
+        return code;
+    }
+    if (credits && (others == 0 || lacks_credit(pub))) {
+        return PS_NO_CREDIT;
+    }
+    return (others & PS_METERED_DEPTH) != 0 ? PS_BACK_PRESSURED : PS_RATE_LIMITED;
 }
 
 void ps_pub_untake(ps_pub_t *pub, int64_t count, uint32_t epoch)

@@ -133,8 +133,8 @@ typedef struct ps_client_slot {
 
 /* Flags for the limits that publishers of a stream must obey. The value 0 means that only the
  * publisher limit applies. PS_METERED_LEASES: an exclusive publisher may take several credits in
- * advance (ps_spend.h). PS_METERED_DEPTH: the stream also limits the number of unsent messages; a
- * refused offer then returns BACK_PRESSURED. */
+ * advance (ps_spend.h). PS_METERED_DEPTH: the stream also limits the number of unsent messages; if
+ * this limit refuses an offer, the offer returns BACK_PRESSURED. */
 enum ps_metered {
     PS_METERED_RATE = 1,
     PS_METERED_CREDITS = 2,

@@ -371,6 +371,34 @@ static void test_a_receiver_without_credits_lifts_the_limit_of_one_that_left(voi
     rig_close(rig);
 }
 
+/* The first refusal comes before the sender has stated a cause: the publisher itself finds out
+ * which limit it is. */
+static void test_a_refusal_names_the_limit_that_is_used_up(rig_options_t options, int64_t admitted,
+                                                           int64_t code)
+{
+    options.kind = RIG_UNICAST;
+    options.policy = options.depth_messages > 0 ? PS_POLICY_BLOCK : PS_POLICY_NONE;
+    rig_t *rig = granted(&options);
+    ps_client_t *client;
+    ps_pub_t *pub;
+    rig_open_publisher(rig, 100, 0, &client, &pub);
+    rig_step(rig, MS);
+    (void)ps_pub_offer(pub, "message", 7, 0); /* finds the limit in its other place */
+    rig_step(rig, MS);
+    int64_t accepted = rig->pub->sent_ordinal;
+    int64_t last = 0;
+    for (int32_t i = 0; i < 3 * GRANTED && last >= 0; i++) {
+        last = ps_pub_offer(pub, "message", 7, 0);
+        accepted += last > 0;
+    }
+    CHECK_EQ(atomic_load(&rig->slot->cause), PS_CAUSE_NONE);
+    CHECK_EQ(last, code);
+    CHECK_EQ(accepted, admitted);
+    ps_pub_close(pub);
+    ps_client_close(client);
+    rig_close(rig);
+}
+
 /* The publisher of a lease stopped between its mark and its frame: the rest of the lease counts as
  * spent until the mark is gone. */
 static void test_a_lease_that_is_in_use_returns_later(void)
@@ -396,6 +424,12 @@ static void test_a_lease_that_is_in_use_returns_later(void)
 
 int main(void)
 {
+    test_a_refusal_names_the_limit_that_is_used_up((rig_options_t){ .depth_messages = 20 }, GRANTED,
+                                                   PS_NO_CREDIT);
+    test_a_refusal_names_the_limit_that_is_used_up((rig_options_t){ .depth_messages = 2 }, 3,
+                                                   PS_BACK_PRESSURED);
+    test_a_refusal_names_the_limit_that_is_used_up((rig_options_t){ .rate_messages_per_s = 30 }, 3,
+                                                   PS_RATE_LIMITED);
     test_a_lease_that_is_in_use_returns_later();
     for (int32_t way = 0; way < WAYS; way++) {
         test_a_receiver_that_leaves_lifts_no_limit(way);
