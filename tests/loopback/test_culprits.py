@@ -55,6 +55,27 @@ def test_a_local_reader_is_named_with_its_process(new_host: NewHost) -> None:
         assert pressure.blocked_by_ns[who] > 0
 
 
+def test_each_client_of_a_shared_publication_gets_the_culprit(new_host: NewHost) -> None:
+    """Clients that share a publication share its account; each has a registration of its own."""
+    host = new_host()
+    channel = "aeron:ipc?term-length=64k|pub-wnd=32k"
+    with (
+        penstock.connect(host.directory, name="first") as first,
+        penstock.connect(host.directory, name="second") as second,
+        penstock.connect(host.directory, name="slow reader") as reader,
+        first.add_publication(channel, STREAM) as publication,
+        reader.add_subscription("aeron:ipc", STREAM) as subscription,
+    ):
+        connected(publication, subscription)
+        with second.add_publication(channel, STREAM) as shared:
+            assert shared.original_id == publication.original_id
+            assert shared.registration_id != publication.registration_id
+            who = f"client {reader.client_id} 'slow reader' (pid {os.getpid()})"
+            assert f" by {who}, 32 KiB behind" in fill(shared)
+            publication.close()         # the account outlives the publisher that began the stream
+            assert shared.pressure().culprit == who
+
+
 def test_a_reader_on_the_same_host_is_named_with_its_process_over_udp(
     new_host: NewHost, port: Callable[[], int]
 ) -> None:

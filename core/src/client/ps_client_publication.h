@@ -18,6 +18,7 @@ struct ps_pub {
     _Atomic int64_t *plain_limit; /* pub-lmt */
     ps_publication_slot_t *slot;
     int64_t registration_id;
+    int64_t slot_id; /* the slot's id at ps_pub_open: the registration of the first publisher */
     int64_t max_position;
     int32_t slot_index;
     int32_t max_payload;

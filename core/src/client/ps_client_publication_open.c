@@ -89,6 +89,8 @@ int ps_pub_open(ps_client_t *client, const ps_pub_params_t *params, ps_pub_t **o
         pub->slot = &client->shared->publications[params->publication_slot];
         pub->slot_index = params->publication_slot;
         pub->registration_id = params->registration_id;
+        /* Clients that share a publication have registrations of their own. */
+        pub->slot_id = atomic_load_explicit(&pub->slot->id, memory_order_acquire);
         pub->exclusive = params->exclusive != 0;
         pub->policy = policy_of(pub);
         atomic_init(&pub->single_max, pub->policy != 0 ? -1 : pub->max_payload);
@@ -189,7 +191,7 @@ int ps_pub_pressure(const ps_pub_t *pub, ps_pressure_view_t *out)
     if (ps_client_forked(pub->client)) {
         return ps_client_fail_forked();
     }
-    if (atomic_load_explicit(&pub->slot->id, memory_order_acquire) != pub->registration_id) {
+    if (atomic_load_explicit(&pub->slot->id, memory_order_acquire) != pub->slot_id) {
         return ps_fail(PS_E_INVALID, "publication %lld has gone: its slot belongs to another",
                        (long long)pub->registration_id);
     }
