@@ -102,6 +102,9 @@ static PyObject *offerer_send(PyObject *self, PyObject *const *args, Py_ssize_t 
     if (position > 0) {
         return PyLong_FromLongLong(position);
     }
+    if (position == PS_DROPPED) { /* counted: another offer would count the message again */
+        return PyObject_CallMethod(self, "_refusal", "LO", (long long)position, given[0]);
+    }
     PyObject *without = given[4] != NULL ? Py_NewRef(given[4]) : PyUnicode_FromString("block");
     if (without == NULL) {
         return NULL;

@@ -272,6 +272,29 @@ def test_a_batch_under_drop_newest_ends(client: penstock.Client) -> None:
         assert publication.offer_batch([b"z" * SIZE] * 7) == (0, Offer.DROPPED)
 
 
+def test_send_drops_a_message_once(client: penstock.Client) -> None:
+    counter = Counter()
+    channel = "aeron:ipc?term-length=64k|ps-policy=drop_newest|ps-depth=8k"
+    with (
+        client.add_publication(channel, STREAM) as publication,
+        client.add_subscription(channel, STREAM, on_gap=counter.on_gap) as subscription,
+    ):
+        connected(publication, subscription)
+        results = [
+            publication.send(struct.pack("<q", number) + bytes(SIZE - 8), 30.0)
+            for number in range(100)
+        ]
+        dropped = results.count(Offer.DROPPED)
+        assert 0 < dropped < 100
+        assert publication.pressure().dropped_messages == dropped
+        publication.close()
+        eventually(
+            lambda: counter.has_all(subscription, 100) and not subscription.images,
+            f"{counter.total} messages of 100 are accounted for",
+        )
+        assert (counter.total, counter.dropped) == (100, dropped)
+
+
 @pytest.mark.parametrize(("options", "words"), [
     ("ps-policy=drop_first", "drop_oldest"),
     ("ps-policy=drop_oldest|ps-depth=1m|term-length=64k", "ps-depth=1m exceeds .* 65536"),
