@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 import anyio
 
@@ -22,7 +22,7 @@ from penstock.client._async_parking import AsyncParking
 from penstock.client._async_publication import AsyncPublication
 from penstock.client._async_service import AsyncRequestHandler, AsyncService
 from penstock.client._async_subscription import AsyncSubscription
-from penstock.client._async_threads import in_thread, to_the_end
+from penstock.client._async_threads import in_thread, made_in_thread, to_the_end
 from penstock.client._client import Client, Starting
 from penstock.client._connect import RETRY_S, Attempt
 from penstock.client._counters import Counter, Counters
@@ -128,7 +128,7 @@ class AsyncClient:
             self._sync.add_publication, channel, stream_id, schema=schema,
             on_session_lost=self._in_loop(on_session_lost),
         )
-        return _publication(self._parking, await in_thread(add))
+        return _publication(self._parking, await made_in_thread(add, _close))
 
     @overload
     async def add_exclusive_publication(
@@ -162,7 +162,7 @@ class AsyncClient:
             self._sync.add_exclusive_publication, channel, stream_id, schema=schema,
             on_session_lost=self._in_loop(on_session_lost),
         )
-        return _publication(self._parking, await in_thread(add))
+        return _publication(self._parking, await made_in_thread(add, _close))
 
     @overload
     async def add_subscription(
@@ -202,11 +202,12 @@ class AsyncClient:
             on_available=on_available, on_unavailable=on_unavailable, on_gap=on_gap,
             credits=credits,
         )
-        return _subscription(self._parking, await in_thread(add))
+        return _subscription(self._parking, await made_in_thread(add, _close))
 
     async def requester(self, channel: str, stream_id: int) -> AsyncRequester:
         """See :meth:`penstock.Client.requester`."""
-        made = await in_thread(self._sync.requester, channel, stream_id)
+        make = partial(self._sync.requester, channel, stream_id)
+        made = await made_in_thread(make, _close)
         return AsyncRequester(self._parking, made)
 
     def serve(
@@ -259,16 +260,15 @@ class AsyncClient:
             self._sync.consumer_group, name, channel, stream_id, starting=starting,
             expiry_s=expiry_s, credits=credits,
         )
-        group = AsyncConsumerGroup(await in_thread(join))
+        group = AsyncConsumerGroup(await made_in_thread(join, _close))
         return group if codec is None else AsyncTypedConsumerGroup(group, codec)
 
     async def add_counter(
         self, label: str, *, type_id: int = 1001, key: bytes = b"", value: int = 0
     ) -> Counter:
         """See :meth:`penstock.Client.add_counter`."""
-        return await in_thread(
-            partial(self._sync.add_counter, label, type_id=type_id, key=key, value=value)
-        )
+        add = partial(self._sync.add_counter, label, type_id=type_id, key=key, value=value)
+        return await made_in_thread(add, _close)
 
     async def status(self) -> Mapping[str, Any]:
         """See :meth:`penstock.Client.status`."""
@@ -330,9 +330,19 @@ def _subscription(
     return AsyncTypedSubscription(AsyncSubscription(parking, made.raw), made._codec)
 
 
+class _Closes(Protocol):
+    def close(self) -> None: ...
+
+
+def _close(made: _Closes | None) -> None:
+    """Close an object that the caller does not get, because its task was cancelled."""
+    if made is not None:
+        made.close()
+
+
 async def _connected(attempt: Attempt) -> Client:
     while True:
-        sync = await in_thread(attempt.once)
+        sync = await made_in_thread(attempt.once, _close)
         if sync is not None:
             return sync
         await anyio.sleep(RETRY_S)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 
-from penstock.client._async_threads import in_thread, to_the_end
+from penstock.client._async_threads import in_thread, made_in_thread, to_the_end
 from penstock.client._consumer import (
     DEFAULT_BATCH,
     DEFAULT_BYTES,
@@ -156,7 +156,8 @@ class AsyncConsumerGroup:
         began, pause = time.monotonic(), SHORTEST_S
         while not self._sync._closing.is_set():
             try:
-                batch = await in_thread(partial(self._sync._claim, limit, max_bytes))
+                claim = partial(self._sync._claim, limit, max_bytes)
+                batch = await made_in_thread(claim, self._sync._put_back)
             except ClosedError:
                 if not self._sync._closing.is_set():
                     raise

@@ -10,6 +10,9 @@ not sleep at once: it first polls its condition for at most 150 us. Polling for 
 than one iteration of the event loop. After 16 waits in succession without a sleep, the task lets
 the loop's other tasks run. In addition, each waiting task checks its condition every 250 ms, as a
 waiting thread does.
+
+A condition can have an effect, such as a message that was sent. A task therefore lets other tasks
+run, and can be cancelled, only before its condition is true. After that the call returns.
 """
 
 from __future__ import annotations
@@ -78,13 +81,14 @@ class AsyncParking:
     ) -> bool:
         """Return True as soon as ``happened()`` is true, or False after ``timeout_s`` seconds
         (None: no limit). ``rest_ns()`` returns the remaining pause of a throttled publisher, in ns.
-        During this pause, the call does not check ``happened()``."""
+        During this pause, the call does not check ``happened()``. If the task is cancelled,
+        ``happened()`` was not true."""
+        await self._waker.breathe()
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             handle = self._client._handle
             ticket = core.client_ticket(handle)
             if rest_ns() == 0 and happened():
-                await self._waker.breathe()
                 return True
             self._client._check()
             began = time.monotonic()

@@ -74,10 +74,10 @@ class AsyncPublication:
     ) -> int:
         """See :meth:`penstock.Publication.send`.  If the call is cancelled, the message was not
         sent."""
+        await self._parking.breathe()       # first: after the offer, nothing may raise
         sync = self._sync
         position = sync.offer(data, reserved_value=reserved_value)
         if position > 0:
-            await self._parking.breathe()
             return position
 
         checked(on_no_credit)

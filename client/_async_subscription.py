@@ -206,12 +206,12 @@ class AsyncSubscription:
     async def recv(self, timeout_s: float | None = None) -> Message:
         """See :meth:`penstock.Subscription.recv`.  If the call is cancelled, no message is
         consumed."""
+        await self._parking.breathe()       # first: after the release, nothing may raise
         sync, held = self._sync, Held(self._sync)
         while (message := sync._next(held)) is None:
             if not sync._soon() and not await self._parking.until(sync._has_data, timeout_s):
                 raise sync._no_message(timeout_s)
         sync._drop_batch()
-        await self._parking.breathe()
         return message
 
     async def recv_batch(
@@ -219,12 +219,12 @@ class AsyncSubscription:
     ) -> MessageBatch:
         """See :meth:`penstock.Subscription.recv_batch`. If the call is cancelled, no message is
         consumed."""
+        await self._parking.breathe()       # first: after the release, nothing may raise
         sync, held = self._sync, Held(self._sync)
         while (batch := sync._next_batch(held, limit)) is None:
             if not sync._soon() and not await self._parking.until(sync._has_data, timeout_s):
                 raise sync._no_message(timeout_s)
         sync._drop_batch()
-        await self._parking.breathe()
         return batch
 
     def poll(

@@ -418,6 +418,13 @@ class ConsumerGroup:
 
     # ---- committing ------------------------------------------------------------------------------
 
+    def _put_back(self, batch: GroupBatch | None) -> None:
+        """Free the batch of a call that was cancelled."""
+        if batch is not None and not self.is_closed:
+            with self._shares() as held:
+                held.put_back(_session(batch._log), batch._claim)
+                held.write()
+
     def _commit(self, log: LogRange, claim: Claim) -> None:
         session = _session(log)
         with self._shares() as held:

@@ -165,6 +165,12 @@ class Shares:
         for log in self.logs.values():
             log.claims = [claim for claim in log.claims if claim.member != member]
 
+    def put_back(self, session: Session, claim: Claim) -> None:
+        """Free one claimed range, which no task has received."""
+        log = self.logs.get(session)
+        if log is not None:
+            log.claims = [each for each in log.claims if each != claim]
+
     def take(self, session: Session, start: int, end: int, member: str) -> Claim:
         """Record that a member claims a free range of a log."""
         claim = Claim(start, end, member, self.next)

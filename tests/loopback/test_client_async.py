@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import threading
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ from support.hosts import PenstockHost
 
 import penstock
 from loopback.streams import TIMEOUT_S, messages
+from penstock.client import GroupBatch
 
 Port = Callable[[], int]
 NewHost = Callable[..., PenstockHost]
@@ -150,3 +152,37 @@ def _fresh_thread(directory: Path) -> None:
     thread.join()
     if failed:
         raise failed[0]
+
+
+def test_the_batch_of_a_cancelled_request_is_delivered(host: PenstockHost) -> None:
+    """The member has claimed the batch when ``asyncio`` cancels the task that requested it."""
+
+    async def test() -> None:
+        async with (
+            penstock.open_client(host.directory) as client,
+            await client.consumer_group("cancelled", "aeron:ipc", STREAM) as group,
+            await client.add_publication("aeron:ipc", STREAM) as publication,
+        ):
+            await publication.send(b"one", TIMEOUT_S)
+            claimed, may_end = asyncio.Event(), threading.Event()
+            loop, claim = asyncio.get_running_loop(), group.sync._claim
+
+            def slowly(limit: int, max_bytes: int) -> GroupBatch | None:
+                batch = claim(limit, max_bytes)
+                if batch is not None:
+                    loop.call_soon_threadsafe(claimed.set)
+                    may_end.wait()
+                return batch
+
+            group.sync._claim = slowly              # type: ignore[method-assign]
+            task = asyncio.ensure_future(group.recv_batch(timeout_s=TIMEOUT_S))
+            await claimed.wait()
+            task.cancel()
+            may_end.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            batch = await group.recv_batch(timeout_s=TIMEOUT_S)
+            assert [bytes(message) for message in batch] == [b"one"]
+            await batch.commit()
+
+    asyncio.run(test())
