@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure how long a stream of the top band waits beside saturating streams, with and without
-bands: ``python -m bench.bands``.
+"""Measure how long a stream of the top band waits beside saturating streams, in a build with bands
+and in one without them: ``python -m bench.bands``.
 
-Between two daemons on loopback, bulk streams publish as fast as they can; they state no priority.
-Two probes send small messages in turn. The probe *top* has ``ps-priority=900`` (band B4). The probe
-*flat* states no priority, so the sender serves it in one band with the bulk streams, as a sender
-without bands would. A wait is the time from the offer to the sender's time stamp
-(``channel-snd-ts-offset``). The result is the median, over interleaved pairs, of the ratio of the
+Between two daemons on loopback, bulk streams publish as fast as they can; they state no priority. A
+probe with ``ps-priority=900`` (band B4) sends small messages. A wait is the time from the offer to
+the time stamp with which the kernel receives the datagram (``media-rcv-ts-offset``), which on
+loopback is the time of the send call. The build without bands has the same sources with one queue:
+a turn drains up to 64 datagrams, and a cycle serves up to 16 streams before it looks for new ones,
+as before bands existed. The pairs are interleaved. The result is the median of their ratios of the
 99th percentiles.
+
+The sender's daemon has the first processor, all other processes have the others. Otherwise the
+kernel's division of the processors decides the 99th percentile, and not the order of turns.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import subprocess
@@ -25,59 +30,73 @@ from typing import Final
 import click
 
 import penstock
+from bench import pairs as builds
 from penstock._bench import runner
 from penstock._bench.network import free_port, network
 from penstock._bench.processes import BenchError, Process
 from penstock._bench.worker_io import say
 
 GOAL: Final = 0.3
-PROBES: Final = {"top": ("|ps-priority=900", 11), "flat": ("", 12)}
-ORDERS: Final = (("top", "flat"), ("flat", "top"))
+STREAM: Final = 11
 _LOAD: Final = {"size": 1344, "rate": 4e6, "warmup_s": 0.0, "seconds": 3600.0}
 _START_S: Final = 60.0
 #: The governor delays small messages outside of band B4, which is no effect of the bands.
 _TABLES: Final = {"scheduler": {"governor": False}}
 _SETTINGS: Final = runner.Settings(term_length=1 << 20, window=512 * 1024)
+#: What makes a build without bands: the file, what stands there, and what replaces it.
+WITHOUT: Final = (
+    ("ps_priority.c", "    if (effective < 0) {\n        return PS_BAND_B0;",
+     "    if (effective < 1 << 30) {\n        return PS_BAND_B1;"),
+    ("ps_sender.c", "bands->alone > 0 ? bands->lone_turn : bands->quantum;",
+     "PS_BANDS_QUANTUM_MAX;"),
+    ("ps_sender.c", "left > 0 && (sender->slow || (bytes < sender->bands.quantum && !further));",
+     "left > 0;"),
+    ("ps_sender.c", "    sender->slow = sender->bands.waiting > 0 && now_ns",
+     "    sender->slow = now_ns < 0 && now_ns"),
+    ("ps_sender.h", "PS_TURNS_PER_CYCLE = 32,", "PS_TURNS_PER_CYCLE = 16,"),
+)
+
+
+def leave_out_bands(tree: Path) -> None:
+    """Change the sources of a copied tree."""
+    for name, now, instead in WITHOUT:
+        path, = (tree / "core" / "src").rglob(name)
+        source = path.read_text(encoding="utf-8")
+        if source.count(now) != 1:
+            raise click.ClickException(f"{name} has changed: {now!r}")
+        path.write_text(source.replace(now, instead), encoding="utf-8")
 
 
 # ---- processes -----------------------------------------------------------------------------------
 
 
 def probe(client: penstock.Client, channel: str) -> None:
-    """Send on one probe at a time: each line of the standard input is its name and the seconds."""
+    """Send small messages: each line of the standard input states for how many seconds."""
     rng = random.Random(1)
-    publications = {
-        name: client.add_exclusive_publication(f"{channel}|channel-snd-ts-offset=8{options}", id_)
-        for name, (options, id_) in PROBES.items()
-    }
-    for publication in publications.values():
-        publication.wait_connected(_START_S)
+    publication = client.add_exclusive_publication(f"{channel}|ps-priority=900", STREAM)
+    publication.wait_connected(_START_S)
     say("ready")
     for line in sys.stdin:
-        name, seconds = line.split()
-        end = time.monotonic() + float(seconds)
+        end = time.monotonic() + float(line)
         sent = 0
         while time.monotonic() < end:
             stamp = time.time_ns().to_bytes(8, "little")
-            sent += publications[name].offer(stamp + bytes(8)) > 0
+            sent += publication.offer(stamp + bytes(8)) > 0
             time.sleep(rng.uniform(0.0005, 0.0025))
         say("sent", count=sent)
 
 
 def collect(client: penstock.Client, channel: str) -> None:
-    """Read both probes. Each line of the standard input names a probe and the number of messages
-    to wait for; the answer has their waits in microseconds."""
-    subscriptions = {
-        name: client.add_subscription(channel, id_) for name, (_, id_) in PROBES.items()
-    }
+    """Read the probe. Each line of the standard input states the number of messages to wait for;
+    the answer has their waits in microseconds."""
+    subscription = client.add_subscription(f"{channel}|media-rcv-ts-offset=8", STREAM)
     say("ready")
     for line in sys.stdin:
-        name, count = line.split()
         waits = []
-        for message in subscriptions[name].messages(_START_S):
-            offered, sent = (int.from_bytes(message[at:at + 8], "little") for at in (0, 8))
-            waits.append((sent - offered) / 1e3)
-            if len(waits) == int(count):
+        for message in subscription.messages(_START_S):
+            offered, came = (int.from_bytes(message[at:at + 8], "little") for at in (0, 8))
+            waits.append((came - offered) / 1e3)
+            if len(waits) == int(line):
                 break
         say("waits", us=waits)
 
@@ -88,89 +107,149 @@ _ROLES: Final = {"probe": probe, "collect": collect}
 # ---- measurement ---------------------------------------------------------------------------------
 
 
-def p99(values: list[float]) -> float:
-    return quantiles(values, n=100)[98]
-
-
-def favour(process: Process, nice: int) -> None:
-    """Set the nice value of all threads of a process."""
+def place(process: Process, processors: set[int]) -> None:
+    """Bind all threads of a process to the processors."""
     for thread in Path(f"/proc/{process.pid}/task").iterdir():
-        os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+        os.sched_setaffinity(int(thread.name), processors)
 
 
-def measure(streams: int, pairs: int, seconds: float, nice: int) -> list[dict[str, float]]:
-    """Return the percentiles of each pair, beside ``streams`` bulk streams."""
-    found: list[dict[str, float]] = []
+def favour(process: Process) -> None:
+    """Let no ordinary program delay the threads of a process. Without root, nothing changes."""
+    for thread in Path(f"/proc/{process.pid}/task").iterdir():
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(1))
+
+
+def sent_bytes() -> int:
+    """Return the bytes that the loopback interface has sent."""
+    for line in Path("/proc/net/dev").read_text(encoding="ascii").splitlines():
+        name, _, numbers = line.partition(":")
+        if name.strip() == "lo":
+            return int(numbers.split()[8])
+    raise click.ClickException("no loopback interface")
+
+
+def cpu_s(process: Process) -> float:
+    line = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii")
+    fields = line.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def half(streams: int, seconds: float) -> dict[str, float]:
+    """Measure the probe of this build alone, and beside ``streams`` bulk streams."""
+    processors = sorted(os.sched_getaffinity(0))
+    own, others = {processors[0]}, set(processors[1:] or processors)
+    os.sched_setaffinity(0, others)
     with (
         network(veth=False) as where, runner.hosts(_SETTINGS, where, tables=_TABLES) as hosts,
         contextlib.ExitStack() as stack,
     ):
-        favour(hosts.daemons[0], nice)
-        channel = f"aeron:udp?endpoint={where.b.address}:{free_port()}"
-        task = {**_LOAD, "channel": channel, "streams": streams, "busy": streams}
-        running = {
-            "many-sub": runner.worker("many-sub", where.b, {**task, "dir": str(hosts.far)}),
-            "many-pub": runner.worker("many-pub", where.a, {**task, "dir": str(hosts.near)}),
-        }
+        sender = hosts.daemons[0]
+        place(sender, own)
+        favour(sender)
+        bulk, small = (f"aeron:udp?endpoint={where.b.address}:{free_port()}" for _ in range(2))
+        running = {}
         for role, directory in (("collect", hosts.far), ("probe", hosts.near)):
             running[role] = Process([
-                sys.executable, "-m", "bench.bands", "--role", role, str(directory), channel,
+                sys.executable, "-m", "bench.bands", "--role", role, str(directory), small,
             ])
+        task = {**_LOAD, "channel": bulk, "streams": streams, "busy": streams}
+        running["many-sub"] = runner.worker("many-sub", where.b, {**task, "dir": str(hosts.far)})
+        running["many-pub"] = runner.worker("many-pub", where.a, {**task, "dir": str(hosts.near)})
         for process in running.values():
             stack.enter_context(process)
         for process in running.values():
             process.expect("ready", _START_S)
         running["many-sub"].expect("connected", _START_S)
+        favour(running["probe"])
+
+        def waits() -> list[float]:
+            running["probe"].say(f"{seconds}")
+            sent = running["probe"].expect("sent", seconds + _START_S)["count"]
+            running["collect"].say(f"{sent}")
+            found: list[float] = running["collect"].expect("waits", _START_S)["us"]
+            return found
+
+        alone = waits()
         running["many-pub"].say("go")
-        time.sleep(1.0)
-        for number in range(pairs):
-            pair = {}
-            for name in ORDERS[number % 2]:
-                running["probe"].say(f"{name} {seconds}")
-                sent = running["probe"].expect("sent", seconds + _START_S)["count"]
-                running["collect"].say(f"{name} {sent}")
-                waits = running["collect"].expect("waits", _START_S)["us"]
-                pair[name] = quantiles(waits, n=100)[98]
-                pair[f"{name} median"] = median(waits)
-            found.append(pair)
+        time.sleep(0.5)
+        begin_s, before, used_s = time.monotonic(), sent_bytes(), cpu_s(sender)
+        beside = waits()
+        took_s = time.monotonic() - begin_s
+        return {
+            "alone": quantiles(alone, n=100)[98],
+            "p99": quantiles(beside, n=100)[98],
+            "median": median(beside),
+            "bytes_per_s": (sent_bytes() - before) / took_s,
+            "cpu": (cpu_s(sender) - used_s) / took_s,
+        }
+
+
+def half_of(site: Path, streams: int, seconds: float) -> dict[str, float]:
+    """Run :func:`half` with the package of a build."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.bands", "--half", str(streams), "--seconds", str(seconds)],
+        check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": f"{site}:{builds.ROOT}", "PYTHONSAFEPATH": "1"},
+    )
+    found: dict[str, float] = json.loads(done.stdout)
     return found
+
+
+def report(streams: int, rows: list[dict[str, dict[str, float]]]) -> str:
+    def middle(name: str, key: str) -> float:
+        return median(row[name][key] for row in rows)
+
+    ratio = median(row["bands"]["p99"] / row["without"]["p99"] for row in rows)
+    speed = median(row["bands"]["bytes_per_s"] / row["without"]["bytes_per_s"] for row in rows)
+    return (
+        f"bulk {streams:4}  p99 {middle('bands', 'p99'):8.1f}"
+        f" without {middle('without', 'p99'):8.1f} us  ratio {ratio:.2f} (goal {GOAL:g})"
+        f"  medians {middle('bands', 'median'):.1f} and"
+        f" {middle('without', 'median'):.1f} us  alone {middle('bands', 'alone'):.1f} us  bulk"
+        f" {middle('bands', 'bytes_per_s') / 1e6:.0f} MB/s, ratio {speed:.2f}  sender"
+        f" {middle('bands', 'cpu'):.2f} and {middle('without', 'cpu'):.2f} of a core"
+    )
 
 
 @click.command()
 @click.option("--pairs", default=10, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0.2),
-              help="Measured time of each half of a pair.")
+              help="Measured time of each half of a pair, alone and beside bulk streams.")
 @click.option("--bulk", "counts", default="1,16,64,256", show_default=True,
               help="Numbers of bulk streams.")
-@click.option("--nice", default=0, show_default=True, type=click.IntRange(-20, 19),
-              help="Nice value of the sender's daemon. Below 0 (root), other programs delay it "
-              "less.")
 @click.option("--role", type=click.Choice(list(_ROLES)), hidden=True)
+@click.option("--half", "streams", type=int, hidden=True)
 @click.argument("directory", default="")
 @click.argument("channel", default="")
 def main(
-    pairs: int, seconds: float, counts: str, nice: int, role: str | None, directory: str,
+    pairs: int, seconds: float, counts: str, role: str | None, streams: int | None, directory: str,
     channel: str,
 ) -> None:
-    """Print the waits of both probes, and the ratio of their 99th percentiles."""
+    """Print the waits with and without bands, and the ratio of their 99th percentiles."""
     if role:
         with penstock.connect(directory) as client:
             _ROLES[role](client, channel)
         return
-    for streams in map(int, counts.split(",")):
-        rows = measure(streams, pairs, seconds, nice)
-        ratio = median(row["top"] / row["flat"] for row in rows)
-        click.echo(
-            f"bulk streams {streams:4}  p99 top {median(row['top'] for row in rows):9.1f} us"
-            f"  flat {median(row['flat'] for row in rows):9.1f} us  ratio {ratio:.2f}"
-            f"  goal {GOAL:g}  medians {median(row['top median'] for row in rows):.1f} and"
-            f" {median(row['flat median'] for row in rows):.1f} us"
-        )
-    click.echo(f"pairs {pairs}, nice {nice}, load {os.getloadavg()[0]:.1f}")
+    if streams is not None:
+        click.echo(json.dumps(half(streams, seconds)))
+        return
+    sites = {
+        "bands": builds.build_here(),
+        "without": builds.build_changed("without-bands", leave_out_bands),
+    }
+    for number in map(int, counts.split(",")):
+        rows = []
+        for turn in range(pairs):
+            order = sorted(sites, reverse=turn % 2 == 1)
+            rows.append({name: half_of(sites[name], number, seconds) for name in order})
+        click.echo(report(number, rows))
+    click.echo(f"pairs {pairs}, load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
     try:
         main()
     except (BenchError, subprocess.SubprocessError) as error:
-        raise SystemExit(str(error)) from error
+        detail = getattr(error, "stderr", None)
+        raise SystemExit(f"{error}\n{detail or ''}") from error

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
@@ -37,20 +39,56 @@ def build(commit: str) -> Path:
     """Return a folder with the commit's package, built in place."""
     name = _git("rev-parse", "--short=12", f"{commit}^{{commit}}")
     tree = PLACE / name
-    site = tree / "build" / "site"
-    if site.is_dir():
-        return site
-    tree.mkdir(parents=True)
-    archive = subprocess.run(["git", "archive", name], cwd=ROOT, check=True, capture_output=True)
-    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
+    if not _site(tree).is_dir():
+        tree.mkdir(parents=True)
+        archive = subprocess.run(
+            ["git", "archive", name], cwd=ROOT, check=True, capture_output=True
+        )
+        subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
+        _compile(tree)
+    return _site(tree)
+
+
+def build_here() -> Path:
+    """Return a folder with the package of this folder, whose extensions are built."""
+    tree = PLACE / "here"
+    shutil.rmtree(tree, ignore_errors=True)
+    _lay_out(ROOT, _site(tree))
+    return _site(tree)
+
+
+def build_changed(name: str, change: Callable[[Path], None]) -> Path:
+    """Return a folder with the package of the files of this folder that git knows, after a change
+    of the copied tree. Each call builds the package anew."""
+    tree = PLACE / name
+    shutil.rmtree(tree, ignore_errors=True)
+    for file in _git("ls-files").splitlines():
+        copy = tree / file
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / file).is_file():
+            shutil.copy2(ROOT / file, copy)
+    change(tree)
+    _compile(tree)
+    return _site(tree)
+
+
+def _site(tree: Path) -> Path:
+    return tree / "build" / "site"
+
+
+def _compile(tree: Path) -> None:
+    """Build the extensions of a copied tree, and lay out its package."""
     subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], cwd=tree, check=True
     )
+    _lay_out(tree, _site(tree))
+
+
+def _lay_out(tree: Path, site: Path) -> None:
     package = site / "penstock"
     package.mkdir(parents=True)
     for path in (*(tree / "penstock").iterdir(), *(tree / folder for folder in PACKAGES)):
         (package / path.name).symlink_to(path)
-    return site
 
 
 def _git(*arguments: str) -> str:

@@ -289,7 +289,9 @@ static void test_the_sample_is_shown(void)
     run(many, 150 * MS);
     ps_slot_read_scheduler(many->rig->shared, many->rig->now_ns, &view);
     CHECK_EQ(view.pressure, 900000);
-    CHECK(view.defers == 1 && view.coalesce_ns > 0 && view.status_interval_ns > 0);
+    CHECK(view.defers == 1);
+    CHECK_EQ(view.coalesce_ns, 17500000);       /* (0.9 - 0.2) * 25 ms */
+    CHECK_EQ(view.status_interval_ns, 8416666); /* 0.5 ms + (0.9 - 0.4) / 0.6 * 9.5 ms */
     CHECK_EQ(view.retry_after_ns, 0);
     CHECK(view.waits > 0 && view.waited_ns >= 0);
     publish(many, streams[3], 20 * FRAME);
