@@ -8,19 +8,36 @@
 
 #define QUANTUM_NS INT64_C(50000)
 #define SECOND_NS  INT64_C(1000000000)
-#define ROUND_NS   (PS_BANDS_WEIGHT_SUM * QUANTUM_NS / PS_BANDS_WEIGHT_UNIT)
+/* Three missed rounds repay any debt: a debt is two quanta at most, and a share is at least 3/4 of
+ * a quantum. */
+enum { REPAID = 3 };
+#define ROUND_NS (PS_BANDS_WEIGHT_SUM * QUANTUM_NS / PS_BANDS_WEIGHT_UNIT)
 
 void ps_bands_init(ps_bands_t *bands)
 {
-    static const int32_t weights[PS_BAND_COUNT] = { 3, 8, 8, 16, 32, 64 };
+    static const int32_t weights[PS_BAND_COUNT] = { 6, 8, 8, 16, 32, 64 };
     memset(bands, 0, sizeof(*bands));
     for (int32_t i = 0; i < PS_BAND_COUNT; i++) {
         bands->lists[i].weight = weights[i];
+        bands->lists[i].granted = UINT64_MAX; /* the round before the first */
     }
     bands->quantum = PS_BANDS_QUANTUM_MAX;
+    bands->lone_turn = PS_BANDS_QUANTUM_MAX;
     bands->round_ns = ROUND_NS;
     bands->at = PS_BAND_B4;
     bands->swept_ns = INT64_MIN / 2;
+}
+
+/* Gives a band its share of the present round. A rest of an earlier share is lost. The rounds that
+ * the band missed also repay its debt. */
+static void grant(ps_bands_t *bands, ps_band_list_t *list)
+{
+    const int64_t share = list->weight * bands->quantum / PS_BANDS_WEIGHT_UNIT;
+    const uint64_t missed = bands->rounds - list->granted - 1;
+    PS_ASSERT(list->granted != bands->rounds);
+    list->deficit += share * (int64_t)(missed < REPAID ? missed : REPAID);
+    list->deficit = share + (list->deficit < 0 ? list->deficit : 0);
+    list->granted = bands->rounds;
 }
 
 static void append(ps_bands_t *bands, ps_band_entry_t *entry, int32_t list)
@@ -36,6 +53,20 @@ static void append(ps_bands_t *bands, ps_band_entry_t *entry, int32_t list)
     }
     to->tail = entry;
     to->count++;
+}
+
+/* Appends a stream that begins to wait. If its band was empty, and the round has passed the band,
+ * the band has the rest of its share of this round at once. */
+static void append_new(ps_bands_t *bands, ps_band_entry_t *entry)
+{
+    ps_band_list_t *list = &bands->lists[entry->list];
+    if (list->head == NULL && entry->list >= bands->at && entry->list < PS_BAND_COUNT) {
+        if (list->granted != bands->rounds) {
+            grant(bands, list);
+        }
+        bands->early |= 1u << entry->list;
+    }
+    append(bands, entry, entry->list);
 }
 
 /* Takes an entry out of its list; a sweep continues behind the entry. */
@@ -64,10 +95,13 @@ void ps_bands_append(ps_bands_t *bands, ps_band_entry_t *entry)
 {
     PS_ASSERT(entry->list >= 0 && entry->list < PS_BAND_LISTS && bands->waiting > 1);
     if (bands->only != NULL) {
-        append(bands, bands->only, bands->only->list);
+        /* It had its share of a round, and more, while no other entry waited. */
+        bands->rounds +=
+            bands->alone * PS_BANDS_WEIGHT_UNIT > bands->lists[bands->only->list].weight;
+        append_new(bands, bands->only);
         bands->only = NULL;
     }
-    append(bands, entry, entry->list);
+    append_new(bands, entry);
 }
 
 void ps_bands_remove(ps_bands_t *bands, ps_band_entry_t *entry)
@@ -95,15 +129,25 @@ static ps_band_entry_t *take(ps_bands_t *bands, ps_band_list_t *list)
 /* Goes to the next band and grants it its share of the round. */
 static void next_band(ps_bands_t *bands)
 {
-    if (bands->lists[bands->at].head == NULL) {
-        bands->lists[bands->at].deficit = 0;
-    }
     bands->rounds += bands->at == 0;
     bands->at = bands->at == 0 ? PS_BAND_B4 : bands->at - 1;
-    ps_band_list_t *list = &bands->lists[bands->at];
-    if (list->head != NULL) {
-        list->deficit += list->weight * bands->quantum / PS_BANDS_WEIGHT_UNIT;
+    if (bands->lists[bands->at].head != NULL) {
+        grant(bands, &bands->lists[bands->at]);
     }
+}
+
+/* Takes the first entry of the highest band that caught up with the round and has bytes left; NULL:
+ * there is none. */
+static ps_band_entry_t *take_early(ps_bands_t *bands)
+{
+    while (bands->early != 0) {
+        const int32_t band = 31 - __builtin_clz(bands->early);
+        if (bands->lists[band].head != NULL && bands->lists[band].deficit > 0) {
+            return take(bands, &bands->lists[band]);
+        }
+        bands->early &= ~(1u << band);
+    }
+    return NULL;
 }
 
 /* Returns the number of entries that wait in bands. */
@@ -116,28 +160,26 @@ static int32_t in_bands(const ps_bands_t *bands)
 ps_band_entry_t *ps_bands_choose(ps_bands_t *bands)
 {
     ps_band_list_t *repair = &bands->lists[PS_BAND_REPAIR];
-    bands->alone = bands->waiting <= 1;
+    bands->alone = bands->waiting <= 1 ? bands->alone + 1 : 0;
     if (repair->head != NULL && (in_bands(bands) == 0 || bands->repair_credit > 0)) {
         return take(bands, repair);
     }
     if (bands->waiting == 0) {
         return NULL;
     }
+    ps_band_entry_t *early = take_early(bands);
+    if (early != NULL) {
+        return early;
+    }
     /* A deficit is at least -2 quanta, as a turn sends at most quantum + a datagram. Even the
-     * background class has bytes again after six rounds. */
+     * background class has bytes again after three rounds. */
     for (int32_t step = 0; bands->lists[bands->at].head == NULL ||
-                           (bands->lists[bands->at].deficit <= 0 && !bands->alone);
+                           (bands->lists[bands->at].deficit <= 0 && bands->alone == 0);
          step++) {
         PS_ASSERT(step < 8 * PS_BAND_COUNT);
         next_band(bands);
     }
     return take(bands, &bands->lists[bands->at]);
-}
-
-/* Returns true if the band has an entry, which may be the only one. */
-static bool is_occupied(const ps_bands_t *bands, int32_t list)
-{
-    return bands->lists[list].head != NULL || (bands->only != NULL && bands->only->list == list);
 }
 
 void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes)
@@ -152,8 +194,8 @@ void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes)
     }
     const int64_t earned = bands->repair_credit + charge / (bands->lowered != 0 ? 2 : 1);
     bands->repair_credit = earned < bands->quantum ? earned : bands->quantum;
-    charged->deficit = is_occupied(bands, list) ? charged->deficit - charge : 0;
     const int64_t least = -2 * bands->quantum; /* a smaller quantum since the pick */
+    charged->deficit -= charge;
     charged->deficit = charged->deficit < least ? least : charged->deficit;
 }
 
@@ -224,6 +266,24 @@ int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most)
 
 /* ---- quantum and bound ----------------------------------------------------------------------- */
 
+/* Sets the quantum. Rests of shares and debts change by the same factor. A debt is at most that of
+ * one turn. */
+static void set_quantum(ps_bands_t *bands, int64_t quantum, int64_t largest_datagram)
+{
+    const int64_t least = -(quantum + largest_datagram);
+    if (quantum == bands->quantum) {
+        return;
+    }
+    for (int32_t i = 0; i < PS_BAND_COUNT; i++) {
+        const int64_t deficit = bands->lists[i].deficit * quantum / bands->quantum;
+        bands->lists[i].deficit = deficit > least ? deficit : least;
+    }
+    const int64_t credit = bands->repair_credit * quantum / bands->quantum;
+    bands->repair_credit = credit > least ? credit : least;
+    bands->quantum = quantum;
+    bands->lone_turn = quantum < PS_BANDS_QUANTUM_MAX / 2 ? 2 * quantum : PS_BANDS_QUANTUM_MAX;
+}
+
 void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram)
 {
     const int64_t measured = bytes_per_s / (SECOND_NS / QUANTUM_NS);
@@ -231,11 +291,11 @@ void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t larges
     quantum = quantum > PS_BANDS_QUANTUM_MIN ? quantum : PS_BANDS_QUANTUM_MIN;
     quantum = quantum > largest_datagram ? quantum : largest_datagram;
     if (bytes_per_s <= 0) {
-        bands->quantum = PS_BANDS_QUANTUM_MAX;
+        set_quantum(bands, PS_BANDS_QUANTUM_MAX, largest_datagram);
         bands->round_ns = ROUND_NS;
         return;
     }
-    bands->quantum = quantum;
+    set_quantum(bands, quantum, largest_datagram);
     bands->round_ns =
         quantum * PS_BANDS_WEIGHT_SUM / PS_BANDS_WEIGHT_UNIT * 1000 / (bytes_per_s / 1000000 + 1);
 }

@@ -2,7 +2,7 @@
  *
  * ps_bands.h: the ready set of the sender (docs/scheduling.md). Ready streams wait in six lists,
  * the bands. The sender divides its bytes among the bands by deficit weighted round robin. Bands B4
- * to B0 have the weights 8:4:2:1:1; the background band has the weight 3/8. The sender serves each
+ * to B0 have the weights 8:4:2:1:1; the background band has the weight 3/4. The sender serves each
  * list first in, first out. Streams with due retransmits wait in a separate list, the repair list.
  * While streams with new data also wait, the sender sends at least as many bytes of new data as of
  * retransmits.
@@ -33,7 +33,7 @@ enum ps_band {
 enum {
     PS_BANDS_WEIGHT_UNIT = 8,      /* Unit of the weights: a band of weight PS_BANDS_WEIGHT_UNIT may
                                     * send one quantum in each round. */
-    PS_BANDS_WEIGHT_SUM = 131,     /* Sum of the weights of all bands, in units of 1 /
+    PS_BANDS_WEIGHT_SUM = 134,     /* Sum of the weights of all bands, in units of 1 /
                                     * PS_BANDS_WEIGHT_UNIT. */
     PS_BANDS_TURN_COST = 256,      /* Least number of bytes charged to a band for a turn, even if
                                     * the stream sent fewer bytes. */
@@ -53,7 +53,8 @@ typedef struct ps_band_entry {
 
 typedef struct ps_band_list {
     ps_band_entry_t *head, *tail;
-    int64_t deficit; /* Number of bytes that the band may still send in this round. */
+    int64_t deficit;  /* Number of bytes that the band may still send in this round. */
+    uint64_t granted; /* The round in which the band last got its share. */
     int32_t count;
     int32_t weight;
 } ps_band_list_t;
@@ -63,6 +64,8 @@ typedef struct ps_bands {
     int64_t quantum;       /* Number of bytes that a band of weight PS_BANDS_WEIGHT_UNIT may send in
                             * a round. In its turn, a stream sends at most one quantum plus one
                             * datagram. */
+    int64_t lone_turn;     /* Largest number of bytes in a turn of a stream that is the only waiting
+                            * one: two quanta, and at most PS_BANDS_QUANTUM_MAX. */
     int64_t round_ns;      /* Duration of one round if each band sends all bytes that it may send,
                             * at the measured rate. */
     int64_t repair_credit; /* Number of bytes that the sender may retransmit now although streams
@@ -72,8 +75,11 @@ typedef struct ps_bands {
     uint32_t lowered;      /* Not 0: the governor delays streams, so retransmits may use only half
                             * of their usual bytes. */
     uint64_t rounds;       /* completed */
-    bool alone;            /* True if the last picked entry was the only waiting entry. The bytes of
-                            * this entry are then not charged to its band. */
+    int64_t alone;         /* Number of entries in a row, up to the last picked one, that were the
+                            * only waiting entry when they were picked. If it is not 0, the bytes of
+                            * the last picked entry are not charged to its band. */
+    uint32_t early; /* One bit for each band. 1: the band got data after the present round had
+                            * passed it, and has its turns of this round before the other bands. */
     ps_band_entry_t *only; /* If only one entry waits: this entry, which is then in none of the
                             * lists. Otherwise NULL. */
     int32_t age_list;      /* ps_bands_age visits one list after the other; this is the list that it
@@ -132,7 +138,7 @@ static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
     }
     bands->only = NULL;
     bands->waiting = 0;
-    bands->alone = true;
+    bands->alone++;
     only->queued = false;
     return only;
 }
@@ -141,7 +147,7 @@ static inline ps_band_entry_t *ps_bands_pick(ps_bands_t *bands)
  * stream has more data, the caller must add its entry to the ready set again before this call. */
 static inline void ps_bands_charge(ps_bands_t *bands, int32_t list, int64_t bytes)
 {
-    if (!bands->alone) {
+    if (bands->alone == 0) {
         ps_bands_spend(bands, list, bytes);
     }
 }

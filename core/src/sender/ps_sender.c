@@ -136,17 +136,17 @@ static int64_t run_turn(ps_sender_t *sender, bool *further)
     }
     const int32_t list = entry->list;
     const int64_t wait_ns = sender->now_ns - entry->since_ns;
-    if (!bands->alone) {
+    if (bands->alone == 0) {
         ps_governor_waited(&sender->governor, wait_ns);
     }
-    sender->turn_bytes = bands->alone ? PS_TURN_BYTES : bands->quantum;
+    sender->turn_bytes = bands->alone > 0 ? bands->lone_turn : bands->quantum;
     if (list == PS_BAND_REPAIR) {
         bytes = run_repair(sender, entry);
     } else {
         uint8_t *at = (uint8_t *)entry - offsetof(ps_publication_t, turn);
         ps_publication_t *pub = (ps_publication_t *)(void *)at;
         bool more = false;
-        if (!bands->alone) {
+        if (bands->alone == 0) {
             count_wait(pub, wait_ns);
         }
         bytes = ps_publication_turn(pub, sender->now_ns, &more);
@@ -169,7 +169,7 @@ static int64_t run_turn(ps_sender_t *sender, bool *further)
  * count; the time asleep does not. */
 static void measure_rate(ps_sender_t *sender, int64_t bytes)
 {
-    if (sender->bands.alone) { /* its turn has no quantum */
+    if (sender->bands.alone > 0) { /* its turn has no quantum */
         sender->busy_since_ns = -1;
         return;
     }

@@ -20,9 +20,7 @@
 #include "ps_send_endpoint.h"
 
 enum {
-    PS_TURN_DATAGRAMS = 64,     /* per send call */
-    PS_TURN_BYTES = 128 * 1024, /* Largest number of bytes in a turn of one publication, if no other
-                                 * publication waits. */
+    PS_TURN_DATAGRAMS = 64, /* per send call */
     PS_TURNS_PER_CYCLE = 32,
     PS_SLOW_CYCLE_NS = 500 * 1000, /* If at least this time passes between the end of a duty cycle
                                     * and the next one, the next cycle serves all ready

@@ -73,7 +73,7 @@ static int64_t turn_bound(ps_probe_pub_t *model)
     return shared && (sender->publication_count > 1 ||
                       ps_retransmit_next_ns(&pub->retransmit) < INT64_MAX)
                ? sender->bands.quantum
-               : PS_TURN_BYTES;
+               : sender->bands.lone_turn;
 }
 
 /* A turn ends when it is long, when nothing is there, or when something holds it. */
@@ -97,7 +97,8 @@ static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
         complain(probe, model, "a turn could have taken more", model->turn_datagrams,
                  model->turn_bytes);
     }
-    if (model->turn_datagrams > PS_TURN_DATAGRAMS || model->turn_bytes > PS_TURN_BYTES + most) {
+    if (model->turn_datagrams > PS_TURN_DATAGRAMS ||
+        model->turn_bytes > PS_BANDS_QUANTUM_MAX + most) {
         complain(probe, model, "a turn is too long", model->turn_datagrams, model->turn_bytes);
     }
     model->turn_datagrams = 0;

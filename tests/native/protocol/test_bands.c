@@ -24,6 +24,7 @@ typedef struct stream {
     int64_t priority; /* base */
     uint64_t order;   /* of its add */
     bool repair;
+    bool background;
 } stream_t;
 
 typedef struct world {
@@ -35,6 +36,7 @@ typedef struct world {
     uint64_t adds;
     int64_t now_ns;
     uint64_t random;
+    bool changes; /* the quantum changes while streams wait */
 } world_t;
 
 static uint64_t draw(world_t *world, uint64_t below)
@@ -53,10 +55,27 @@ static world_t *make(int32_t count, uint64_t seed)
     return world;
 }
 
+/* The bound for any quanta during the wait: the rounds are those of the smallest quantum, and each
+ * of them sends at most as much as with the largest. */
+static int64_t bound_of_any_quantum(const ps_bands_t *bands, int32_t list, int64_t ahead)
+{
+    const double turn = 1.0 + (double)MTU / PS_BANDS_QUANTUM_MIN; /* in quanta, at most */
+    const double weight = (double)bands->lists[list].weight / PS_BANDS_WEIGHT_UNIT;
+    const double lifts = list == PS_BAND_BACKGROUND ? 0 : PS_BAND_B4 - list;
+    double quanta = 2 * (double)(ahead + 1) * turn + 4 * turn;
+    if (list != PS_BAND_REPAIR) {
+        const double rounds = (double)(int64_t)((double)(ahead + 2) * turn / weight + 1) + 2;
+        const double round = (double)PS_BANDS_WEIGHT_SUM / PS_BANDS_WEIGHT_UNIT;
+        quanta = 2 * ((rounds + 7 * lifts) * round + PS_BAND_COUNT * turn) + 2 * turn;
+    }
+    return (int64_t)(quanta * PS_BANDS_QUANTUM_MAX);
+}
+
 static void add(world_t *world, stream_t *stream, int32_t list)
 {
     const int64_t ahead = world->bands.lists[list].count;
-    stream->bound = ps_bands_bound(&world->bands, list, ahead, MTU);
+    stream->bound = world->changes ? bound_of_any_quantum(&world->bands, list, ahead)
+                                   : ps_bands_bound(&world->bands, list, ahead, MTU);
     stream->asked = world->charged;
     stream->order = world->adds++;
     stream->quantum = world->bands.quantum;
@@ -66,7 +85,9 @@ static void add(world_t *world, stream_t *stream, int32_t list)
 
 static int32_t list_of(const stream_t *stream)
 {
-    return stream->repair ? PS_BAND_REPAIR : ps_priority_band((int32_t)stream->priority);
+    return stream->repair       ? PS_BAND_REPAIR
+           : stream->background ? PS_BAND_BACKGROUND
+                                : ps_priority_band((int32_t)stream->priority);
 }
 
 static stream_t *pick(world_t *world, int32_t *list)
@@ -101,7 +122,7 @@ static void check_shares(const world_t *world, const int64_t *sent)
 {
     const double round =
         (double)PS_BANDS_WEIGHT_SUM * (double)world->bands.quantum / PS_BANDS_WEIGHT_UNIT * 1000;
-    static const int32_t weights[PS_BAND_COUNT] = { 3, 8, 8, 16, 32, 64 };
+    static const int32_t weights[PS_BAND_COUNT] = { 6, 8, 8, 16, 32, 64 };
     for (int32_t band = 0; band < PS_BAND_COUNT; band++) {
         const double fair = round * weights[band] / (double)PS_BANDS_WEIGHT_SUM;
         CHECK((double)sent[band] >= 0.99 * fair && (double)sent[band] <= 1.01 * fair);
@@ -148,11 +169,19 @@ static void test_saturated_bands_share_by_their_weights_in_any_1000_rounds(void)
     free(world);
 }
 
-/* Streams of all bands and retransmits come and go, with any number of bytes and quanta that
- * change; each is served within its bound. */
-static void test_no_wait_exceeds_its_bound(void)
+/* A rate from 100 MB/s to 3.3 GB/s: quanta of 16 to 128 KiB. */
+static void change_quantum(world_t *world)
+{
+    const int64_t rate = INT64_C(100000000) << draw(world, 6);
+    ps_bands_set_quantum(&world->bands, rate, MTU);
+}
+
+/* Streams of all bands and retransmits come and go, with any number of bytes; each is served within
+ * its bound. */
+static void check_waits(bool changes)
 {
     world_t *world = make(STREAMS, 2);
+    world->changes = changes;
     const int64_t total = picks();
     for (int64_t done = 0; done < total; done++) {
         for (uint64_t i = draw(world, 3); i > 0; i--) {
@@ -160,6 +189,7 @@ static void test_no_wait_exceeds_its_bound(void)
             if (!stream->entry.queued) {
                 stream->priority = (int64_t)draw(world, 2001) - 1000;
                 stream->repair = draw(world, 5) == 0;
+                stream->background = draw(world, 10) == 0;
                 add(world, stream, list_of(stream));
             }
         }
@@ -168,6 +198,9 @@ static void test_no_wait_exceeds_its_bound(void)
             ps_bands_remove(&world->bands, &stream->entry);
         }
         ps_bands_age(&world->bands, world->now_ns);
+        if (changes && draw(world, 10) == 0) {
+            change_quantum(world);
+        }
         int32_t list = 0;
         stream_t *stream = pick(world, &list);
         if (stream == NULL) {
@@ -187,6 +220,68 @@ static void test_no_wait_exceeds_its_bound(void)
         }
     }
     CHECK(world->longest_wait > 10 * world->bands.quantum);
+    free(world);
+}
+
+static void test_no_wait_exceeds_its_bound(void)
+{
+    check_waits(false);
+}
+
+static void test_no_wait_exceeds_its_bound_while_the_quantum_changes(void)
+{
+    check_waits(true);
+}
+
+/* A debt of the largest quantum is one turn of the smallest: the band has bytes again after as many
+ * rounds as at one quantum. */
+static void test_a_debt_lasts_no_longer_at_a_smaller_quantum(void)
+{
+    for (int32_t band = PS_BAND_BACKGROUND; band < PS_BAND_B4; band++) {
+        world_t *world = make(4, 8);
+        for (int32_t i = 0; i < 4; i++) {
+            world->streams[i].priority = 900;
+            add(world, &world->streams[i], i < 2 ? band : PS_BAND_B4);
+        }
+        int32_t list = 0;
+        do {
+            stream_t *stream = pick(world, &list);
+            add(world, stream, list);
+            charge(world, list, world->bands.quantum + MTU - 1);
+        } while (list != band || world->bands.lists[band].deficit >= 0);
+        ps_bands_set_quantum(&world->bands, INT64_C(100000000), MTU);
+        const uint64_t rounds = world->bands.rounds;
+        for (list = PS_BAND_B4; list != band;) {
+            stream_t *stream = pick(world, &list);
+            add(world, stream, list);
+            charge(world, list, world->bands.quantum + MTU - 1);
+        }
+        CHECK(world->bands.rounds - rounds <= 2);
+        free(world);
+    }
+}
+
+/* Beside saturated bands and retransmits, relays keep 2 % of all bytes. */
+static void test_the_background_keeps_two_percent_beside_retransmits(void)
+{
+    world_t *world = make(14, 9);
+    int64_t sent[PS_BAND_LISTS] = { 0 };
+    int64_t all = 0;
+    for (int32_t i = 0; i < world->count; i++) {
+        world->streams[i].priority = 900;
+        add(world, &world->streams[i], i % PS_BAND_LISTS);
+    }
+    for (int64_t turn = 0; turn < 100000; turn++) {
+        int32_t list = 0;
+        stream_t *stream = pick(world, &list);
+        const int64_t bytes = world->bands.quantum + (int64_t)draw(world, MTU);
+        add(world, stream, list);
+        charge(world, list, bytes);
+        sent[list] += bytes;
+        all += bytes;
+    }
+    CHECK((double)sent[PS_BAND_REPAIR] > 0.49 * (double)all);
+    CHECK((double)sent[PS_BAND_BACKGROUND] >= 0.02 * (double)all);
     free(world);
 }
 
@@ -386,6 +481,9 @@ int main(void)
     test_age_lifts_a_stream_out_of_a_crowded_band();
     test_equal_streams_share_equally();
     test_saturated_bands_share_by_their_weights_in_any_1000_rounds();
+    test_a_debt_lasts_no_longer_at_a_smaller_quantum();
+    test_the_background_keeps_two_percent_beside_retransmits();
     test_no_wait_exceeds_its_bound();
+    test_no_wait_exceeds_its_bound_while_the_quantum_changes();
     return 0;
 }

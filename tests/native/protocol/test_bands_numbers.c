@@ -26,14 +26,15 @@ static ps_bands_t begin(void)
 
 static void test_the_numbers_at_the_start(void)
 {
-    static const int32_t weights[] = { 3, 8, 8, 16, 32, 64, 0 };
+    static const int32_t weights[] = { 6, 8, 8, 16, 32, 64, 0 };
     ps_bands_t bands;
     ps_bands_init(&bands);
     for (int32_t i = 0; i < PS_BAND_LISTS; i++) {
         CHECK_EQ(bands.lists[i].weight, weights[i]);
     }
     CHECK_EQ(bands.quantum, 131072);
-    CHECK_EQ(bands.round_ns, 818750); /* 131/8 quanta of 50 us */
+    CHECK_EQ(bands.lone_turn, 131072);
+    CHECK_EQ(bands.round_ns, 837500); /* 134/8 quanta of 50 us */
     CHECK_EQ(bands.at, PS_BAND_B4);
     CHECK(ps_bands_pick(&bands) == NULL);
     CHECK_EQ(bands.rounds, 0);
@@ -45,51 +46,55 @@ static void check_quantum(int64_t rate, int64_t datagram, int64_t quantum, int64
     ps_bands_set_quantum(&bands, rate, datagram);
     CHECK_EQ(bands.quantum, quantum);
     CHECK_EQ(bands.round_ns, round_ns);
+    CHECK_EQ(bands.lone_turn, quantum < 65536 ? 2 * quantum : 131072);
 }
 
 static void test_the_quantum_is_what_50_us_send(void)
 {
-    check_quantum(INT64_C(1000000000), MTU, 50000, 817932);
-    check_quantum(INT64_C(327660000), MTU, 16384, 817951);
-    check_quantum(INT64_C(327700000), MTU, 16385, 818000);
-    check_quantum(INT64_C(2621420000), MTU, 131071, 818568);
-    check_quantum(INT64_C(2621440000), MTU, 131072, 818575);
-    check_quantum(INT64_C(4000000000), MTU, 131072, 536441);
-    check_quantum(INT64_C(9000000000), MTU, 131072, 238451);
-    check_quantum(INT64_C(1000000000), 50001, 50001, 817948);
-    check_quantum(1, MTU, 16384, INT64_C(268288000));
-    check_quantum(0, 65504, 131072, 818750);
-    check_quantum(-1, 65504, 131072, 818750);
+    check_quantum(INT64_C(1000000000), MTU, 50000, 836663);
+    check_quantum(INT64_C(327660000), MTU, 16384, 836682);
+    check_quantum(INT64_C(327700000), MTU, 16385, 836731);
+    check_quantum(INT64_C(2621420000), MTU, 131071, 837314);
+    check_quantum(INT64_C(2621440000), MTU, 131072, 837321);
+    check_quantum(INT64_C(4000000000), MTU, 131072, 548726);
+    check_quantum(INT64_C(9000000000), MTU, 131072, 243912);
+    check_quantum(INT64_C(1000000000), 50001, 50001, 836679);
+    check_quantum(1, MTU, 16384, 274432000);
+    check_quantum(0, 65504, 131072, 837500);
+    check_quantum(-1, 65504, 131072, 837500);
 }
 
 static void test_the_bound_of_each_list(void)
 {
     ps_bands_t bands = begin();
-    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B4, 10, MTU), 7269712);
-    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B0, 10, MTU), 71132212);
-    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_BACKGROUND, 10, MTU), 58032212);
+    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B4, 10, MTU), 7419712);
+    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B0, 10, MTU), 72744712);
+    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_BACKGROUND, 10, MTU), 32544712);
     CHECK_EQ(ps_bands_bound(&bands, PS_BAND_REPAIR, 10, MTU), 1336608);
     bands.lowered = 1;
     CHECK_EQ(ps_bands_bound(&bands, PS_BAND_REPAIR, 10, MTU), 2004912);
     /* Four rounds, exactly; one byte more than four rounds. */
-    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B1, 0, 50000), 45612500);
-    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B1, 1, 16667), 46783338);
+    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B1, 0, 50000), 46625000);
+    CHECK_EQ(ps_bands_bound(&bands, PS_BAND_B1, 1, 16667), 47833338);
 }
 
 /* Streams of all bands that send a quantum a turn: the turns of four rounds, in order. */
 static void test_the_turns_of_four_rounds(void)
 {
-    static const char *const expected = "5555555544443321"
-                                        "0" /* 3/8 of a quantum: a turn, then two rounds of none */
-                                        "5555555544443321"
-                                        "5555555544443321"
-                                        "0"
-                                        "5555555544443321";
+    static const char *const expected =
+        "5555555544443321"
+        "0" /* 3/4 of a quantum a round: three turns in four rounds */
+        "5555555544443321"
+        "0"
+        "5555555544443321"
+        "0"
+        "5555555544443321"
+        "5555555544443321"
+        "0";
     ps_bands_t bands = begin();
     for (int32_t i = 0; i < PS_BAND_COUNT; i++) {
         ps_bands_add(&bands, &entries[i], i, 0);
     }
-    bands.at = 0; /* the next band is B4, with its first grant */
     for (int32_t i = 0; expected[i] != '\0'; i++) {
         ps_band_entry_t *entry = ps_bands_pick(&bands);
         const int32_t list = entry->list;
@@ -99,7 +104,116 @@ static void test_the_turns_of_four_rounds(void)
     }
 }
 
-static void test_a_band_owes_what_it_sent_and_an_empty_one_nothing(void)
+/* What the streams of `order` send, a quantum a turn; each stays ready. */
+static void check_turns(ps_bands_t *bands, const char *order)
+{
+    for (int32_t i = 0; order[i] != '\0'; i++) {
+        ps_band_entry_t *entry = ps_bands_pick(bands);
+        const int32_t list = entry->list;
+        CHECK_EQ(list, order[i] - '0');
+        ps_bands_add(bands, entry, list, 0);
+        ps_bands_charge(bands, list, Q);
+    }
+}
+
+/* A band that gets data after the round has passed it has at once what is left of its share of the
+ * round. */
+static void test_a_band_that_comes_late_has_its_turns_at_once(void)
+{
+    ps_bands_t bands = begin();
+    ps_bands_add(&bands, &entries[0], PS_BAND_B2, 0);
+    ps_bands_add(&bands, &entries[1], PS_BAND_B2, 0);
+    ps_bands_add(&bands, &entries[2], PS_BAND_B0, 0);
+    check_turns(&bands, "3313"); /* B2 has a quantum left */
+    ps_bands_add(&bands, &entries[3], PS_BAND_B3, 0);
+    ps_bands_add(&bands, &entries[4], PS_BAND_B4, 0);
+    CHECK_EQ(bands.early, 1u << PS_BAND_B3 | 1u << PS_BAND_B4);
+    CHECK_EQ(bands.lists[PS_BAND_B4].deficit, 8 * Q);
+    check_turns(&bands, "55555555" /* then B3, then the rest of the round */
+                        "4444"
+                        "31"
+                        "5555555544443315");
+    check_turns(&bands, "55");
+    ps_bands_remove(&bands, &entries[4]);
+    check_turns(&bands, "4");
+    ps_bands_add(&bands, &entries[4], PS_BAND_B4, 0); /* it had 3 of its 8 quanta of this round */
+    check_turns(&bands, "55555"
+                        "44433155");
+    ps_bands_add(&bands, &entries[5], PS_BAND_B1, 0); /* the round comes to it */
+    CHECK_EQ(bands.early & 1u << PS_BAND_B1, 0);
+    check_turns(&bands, "55555544443321");
+}
+
+/* While early bands have turns, a new one that is higher has its turns before them; one that left
+ * has none. */
+static void test_the_highest_band_that_comes_late_is_first(void)
+{
+    ps_bands_t bands = begin();
+    ps_bands_add(&bands, &entries[0], PS_BAND_B0, 0);
+    ps_bands_add(&bands, &entries[1], PS_BAND_B0, 0);
+    check_turns(&bands, "1");
+    ps_bands_add(&bands, &entries[2], PS_BAND_B1, 0);
+    ps_bands_add(&bands, &entries[3], PS_BAND_B3, 0);
+    check_turns(&bands, "4");
+    ps_bands_add(&bands, &entries[4], PS_BAND_B4, 0);
+    check_turns(&bands, "5");
+    ps_bands_remove(&bands, &entries[4]);
+    check_turns(&bands, "444"
+                        "2"
+                        "4444214");
+}
+
+/* A stream that nobody else waited beside ends a round when it had more than its share of one. */
+static void test_turns_alone_end_a_round(void)
+{
+    for (int32_t turns = 1; turns <= 4; turns++) {
+        ps_bands_t bands = begin();
+        ps_bands_add(&bands, &entries[0], PS_BAND_B2, 0);
+        ps_bands_add(&bands, &entries[1], PS_BAND_B4, 0);
+        check_turns(&bands, "5");
+        ps_bands_remove(&bands, &entries[1]);
+        for (int32_t i = 0; i < 10; i++) { /* it has the processor for itself */
+            check_turns(&bands, "3");
+        }
+        ps_bands_add(&bands, &entries[1], PS_BAND_B4, 0);
+        check_turns(&bands, "5");
+        ps_bands_remove(&bands, &entries[1]);
+        check_turns(&bands, "3"); /* it still waits in its list: the first of its turns alone */
+        for (int32_t i = 1; i < turns; i++) {
+            check_turns(&bands, "3");
+        }
+        CHECK_EQ(bands.alone, turns);
+        ps_bands_add(&bands, &entries[1], PS_BAND_B4, 0);
+        check_turns(&bands, turns > 2 ? "55555555335" : "5555555335");
+    }
+}
+
+/* What is left of a round and what is owed are the same part of another quantum. */
+static void test_deficits_follow_the_quantum(void)
+{
+    ps_bands_t bands = begin();
+    bands.lists[PS_BAND_B4].deficit = 3 * Q;
+    bands.lists[PS_BAND_B0].deficit = -Q;
+    bands.lists[PS_BAND_B1].deficit = -Q - MTU;
+    bands.repair_credit = Q / 2;
+    ps_bands_set_quantum(&bands, INT64_C(2000000000), MTU);
+    CHECK_EQ(bands.lists[PS_BAND_B4].deficit, 6 * Q);
+    CHECK_EQ(bands.lists[PS_BAND_B0].deficit, -2 * Q);
+    CHECK_EQ(bands.lists[PS_BAND_B1].deficit, -2 * Q - MTU); /* one turn, not two datagrams more */
+    CHECK_EQ(bands.repair_credit, Q);
+    bands.repair_credit = -4 * Q;
+    ps_bands_set_quantum(&bands, INT64_C(500000000), MTU);
+    CHECK_EQ(bands.quantum, Q / 2);
+    CHECK_EQ(bands.lists[PS_BAND_B4].deficit, 3 * Q / 2);
+    CHECK_EQ(bands.lists[PS_BAND_B0].deficit, -Q / 2);
+    CHECK_EQ(bands.lists[PS_BAND_B1].deficit, -Q / 2 - MTU / 4);
+    CHECK_EQ(bands.repair_credit, -Q / 2 - MTU);
+    bands.lists[PS_BAND_B0].deficit = -Q;
+    ps_bands_set_quantum(&bands, 0, MTU);
+    CHECK_EQ(bands.lists[PS_BAND_B0].deficit, -PS_BANDS_QUANTUM_MAX - MTU);
+}
+
+static void test_a_band_owes_what_it_sent(void)
 {
     ps_bands_t bands = begin();
     ps_bands_add(&bands, &entries[0], PS_BAND_B2, 0);
@@ -117,11 +231,46 @@ static void test_a_band_owes_what_it_sent_and_an_empty_one_nothing(void)
     CHECK_EQ(bands.lists[PS_BAND_B2].deficit, -2 * Q);
     CHECK(ps_bands_pick(&bands) == &entries[2]); /* B2 owes a round */
     ps_bands_charge(&bands, PS_BAND_B1, MTU);
-    CHECK_EQ(bands.lists[PS_BAND_B1].deficit, 0); /* empty */
-    bands.lists[PS_BAND_B1].deficit = 77;
+    CHECK_EQ(bands.lists[PS_BAND_B1].deficit, Q - MTU); /* empty, but the round is not over */
     CHECK(ps_bands_pick(&bands) == &entries[1]);
-    CHECK_EQ(bands.lists[PS_BAND_B1].deficit, 0); /* the round passed it */
     CHECK(ps_bands_pick(&bands) == NULL);
+}
+
+static void test_a_round_takes_what_bands_left_of_the_last_one(void)
+{
+    ps_bands_t bands = begin();
+    ps_bands_add(&bands, &entries[0], PS_BAND_B2, 0);
+    ps_bands_add(&bands, &entries[1], PS_BAND_B2, 0);
+    ps_bands_add(&bands, &entries[2], PS_BAND_B1, 0);
+    check_turns(&bands, "33");
+    CHECK(ps_bands_pick(&bands) == &entries[2]);
+    ps_bands_charge(&bands, PS_BAND_B1, 1000);
+    check_turns(&bands, "3");
+    ps_bands_add(&bands, &entries[2], PS_BAND_B1, 0); /* in the next round, which comes to it */
+    CHECK_EQ(bands.early & 1u << PS_BAND_B1, 0);
+    check_turns(&bands, "32");
+    CHECK_EQ(bands.lists[PS_BAND_B1].deficit, 0);
+}
+
+/* A band that missed rounds got no share of them, which repays what it owes. */
+static void test_missed_rounds_repay_a_debt(void)
+{
+    static const int64_t left[] = { -5 * Q / 4, -Q / 2, Q / 4, 3 * Q / 4, 3 * Q / 4 };
+    for (uint64_t missed = 0; missed < 5; missed++) {
+        ps_bands_t bands = begin();
+        ps_bands_add(&bands, &entries[0], PS_BAND_B2, 0);
+        ps_bands_add(&bands, &entries[1], PS_BAND_B2, 0);
+        bands.rounds = 100;
+        bands.at = PS_BAND_BACKGROUND;
+        check_turns(&bands, "3");
+        CHECK_EQ(bands.rounds, 101);
+        bands.lists[PS_BAND_B3].granted = 100 - missed;
+        bands.lists[PS_BAND_B3].weight = 6; /* 3/4 of a quantum a round */
+        bands.lists[PS_BAND_B3].deficit = -2 * Q;
+        ps_bands_add(&bands, &entries[2], PS_BAND_B3, 0);
+        CHECK_EQ(bands.lists[PS_BAND_B3].granted, 101);
+        CHECK_EQ(bands.lists[PS_BAND_B3].deficit, left[missed]);
+    }
 }
 
 /* One stream alone waits in no list, but its band is not empty. */
@@ -131,7 +280,7 @@ static void test_a_band_with_the_only_stream_keeps_its_deficit(void)
     ps_bands_add(&bands, &entries[0], PS_BAND_B3, 0);
     ps_bands_add(&bands, &entries[1], PS_BAND_B2, 0);
     ps_band_entry_t *first = ps_bands_pick(&bands);
-    CHECK(first == &entries[0] && !bands.alone);
+    CHECK(first == &entries[0] && bands.alone == 0);
     ps_bands_remove(&bands, &entries[1]);
     ps_bands_add(&bands, first, PS_BAND_B3, 0);
     CHECK(bands.only == first);
@@ -172,7 +321,7 @@ static void test_retransmits_earn_what_the_bands_send(void)
     ps_bands_charge(&bands, PS_BAND_REPAIR, Q);
     CHECK_EQ(bands.repair_credit, 0);
     CHECK(ps_bands_pick(&bands) == &entries[1]);
-    CHECK(bands.alone);
+    CHECK_EQ(bands.alone, 1);
 }
 
 static void test_late_streams_are_those_of_bands(void)
@@ -254,7 +403,13 @@ int main(void)
     test_the_quantum_is_what_50_us_send();
     test_the_bound_of_each_list();
     test_the_turns_of_four_rounds();
-    test_a_band_owes_what_it_sent_and_an_empty_one_nothing();
+    test_a_band_that_comes_late_has_its_turns_at_once();
+    test_the_highest_band_that_comes_late_is_first();
+    test_turns_alone_end_a_round();
+    test_deficits_follow_the_quantum();
+    test_a_band_owes_what_it_sent();
+    test_a_round_takes_what_bands_left_of_the_last_one();
+    test_missed_rounds_repay_a_debt();
     test_a_band_with_the_only_stream_keeps_its_deficit();
     test_retransmits_earn_what_the_bands_send();
     test_late_streams_are_those_of_bands();

@@ -123,6 +123,7 @@ static inline void open_window(const many_t *many, const ps_publication_t *pub, 
 static inline void cycle(const many_t *many)
 {
     sender(many)->bands.quantum = QUANTUM;
+    sender(many)->busy_since_ns = -1; /* no cycle counts for the measured rate */
     many->rig->now_ns += 5 * US;
     (void)ps_driver_step(many->rig->driver, many->rig->now_ns);
     memnet_discard(many->rig->net);
