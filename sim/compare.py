@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run one scenario under several flow-control strategies, with the same traffic, network and
-faults."""
+"""Run one scenario under several flow-control strategies, or under several back-pressure policies,
+with the same traffic, network and faults."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ class Series:
     status_messages: tuple[int, ...]            # on the wire, in all so far
     data_bytes: int                             # sent by the publisher's host, repeats included
     pressure: int                               # PRESSURE signals heard by the sender
+    dropped: tuple[int, ...]                    # by the publications' policy, in all so far
+    refusals: int                               # of offers, in all
 
     def rate(self, from_s: float, until_s: float) -> int:
         """Return the rate of the first publisher between two times of the run, in bytes a
@@ -96,6 +98,29 @@ def under(scenario: Scenario, strategy: str) -> Scenario:
         for p in scenario.publishers
     )
     return attrs.evolve(scenario, publishers=publishers, budget=Budget())
+
+
+def policed(scenario: Scenario, publication: str, subscription: str = "") -> Scenario:
+    """Return a copy of the scenario with a back-pressure policy. All channels get the parameters
+    ``publication``; the channels of readers that become slow also get ``subscription``. The
+    parameters are text such as ``ps-policy=error``; an empty text adds nothing."""
+    publishers = tuple(
+        attrs.evolve(p, channel=_and(p.channel, publication)) for p in scenario.publishers
+    )
+    subscribers = tuple(
+        attrs.evolve(
+            s, may_miss=True,
+            channel=_and(_and(s.channel, publication), subscription if s.paces else ""),
+        )
+        for s in scenario.subscribers
+    )
+    return attrs.evolve(
+        scenario, publishers=publishers, subscribers=subscribers, budget=Budget()
+    )
+
+
+def _and(channel: str, parameters: str) -> str:
+    return f"{channel}|{parameters}" if parameters else channel
 
 
 def _apart(scenario: Scenario) -> Scenario:
@@ -159,7 +184,12 @@ class _Clock:
 
 def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) -> Series:
     """Run the scenario under the strategy, and measure every interval."""
-    with World(under(scenario, strategy), seed) as world:
+    return measure(under(scenario, strategy), strategy, until_ns=until_ns, seed=seed)
+
+
+def measure(scenario: Scenario, name: str, *, until_ns: int, seed: int = 1) -> Series:
+    """Run the scenario as it is, and measure every interval; ``name`` is the name of the series."""
+    with World(scenario, seed) as world:
         readers = range(len(world.subscribers))
         published: list[list[int]] = [[] for _ in world.publishers]
         delivered: list[list[int]] = [[] for _ in readers]
@@ -167,6 +197,7 @@ def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) 
         missed: list[list[int]] = [[] for _ in readers]
         latency: list[list[int]] = [[] for _ in readers]
         status_messages: list[int] = []
+        dropped: list[int] = []
         sent, got = [0 for _ in world.publishers], [0 for _ in readers]
         clock = _Clock(world)
         for now_ns in range(BIN_NS, until_ns + 1, BIN_NS):
@@ -184,9 +215,10 @@ def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) 
                 latency[i].append(clock.take(i))
                 got[i] = bytes_
             status_messages.append(world.network.wire().status_messages)
+            dropped.append(_dropped(world))
         wire = world.network.wire()
         return Series(
-            strategy=strategy,
+            strategy=name,
             names=tuple(scenario.host_name(s.script.host) for s in world.subscribers),
             published=tuple(map(tuple, published)),
             delivered=tuple(map(tuple, delivered)),
@@ -196,6 +228,8 @@ def observe(scenario: Scenario, strategy: str, *, until_ns: int, seed: int = 1) 
             status_messages=tuple(status_messages),
             data_bytes=wire.data_bytes + wire.resent_bytes,
             pressure=_signals(world),
+            dropped=tuple(dropped),
+            refusals=sum(s.refusals for p in world.publishers for s in p.statistics()),
         )
 
 
@@ -224,6 +258,13 @@ def _check(world: World, index: int) -> tuple[int, int, int | None]:
                 if subscriber.is_open and reader.first >= 0:
                     distance = publisher.position - reader.position
     return bytes_, lost, distance
+
+
+def _dropped(world: World) -> int:
+    return sum(
+        world.native.ledger_dropped(ledger)
+        for ledger in {ledger for publisher in world.publishers for ledger in publisher.ledgers}
+    )
 
 
 def _signals(world: World) -> int:

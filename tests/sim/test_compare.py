@@ -14,7 +14,7 @@ import pytest
 from penstock.cli import main
 from penstock.core.errors import ConfigurationError
 from penstock.sim import files, library
-from penstock.sim.compare import Series, at_cadence, observe, under
+from penstock.sim.compare import Series, at_cadence, measure, observe, policed, under
 from penstock.sim.scenario import MS_NS, SECOND_NS, two_hosts
 from penstock.sim.world import World
 
@@ -72,6 +72,38 @@ def test_the_page_states_the_latencies_of_a_run(name: str) -> None:
     *stated, signals = LATENCIES[name]
     assert found == pytest.approx(stated, rel=0.1, abs=2)
     assert run.pressure == pytest.approx(signals, rel=0.3)      # each change of the law moves it
+
+
+#: Parameters of the publication and of the slow subscription, by the name in the table.
+POLICIES = {
+    "none": ("", ""),
+    "block": ("ps-policy=block|ps-depth=32k", ""),
+    "drop_newest": ("ps-policy=drop_newest|ps-depth=32k", ""),
+    "drop_oldest": ("ps-policy=drop_oldest|ps-depth=32k", ""),
+    "error": ("ps-policy=error|ps-depth=32k", ""),
+    "rate_limit": ("ps-policy=rate_limit|ps-rate=400msg", ""),
+    "independent": ("", "ps-sub-policy=independent"),
+}
+POLICY_ROWS = {name.strip("`"): numbers for name, numbers in rows(8)}
+
+
+@pytest.mark.parametrize("name", POLICY_ROWS)
+def test_the_page_states_what_a_policy_gives(name: str) -> None:
+    scenario = policed(files.load(library.path_of("policies")), *POLICIES[name])
+    run = measure(scenario, name, until_ns=16 * SECOND_NS)
+    got = [sum(bins) // 1000 for bins in run.delivered]
+    found = [
+        run.rate(5, 12) / 1000, run.refusals, run.dropped[-1], got[1], run.missed[1][-1],
+        run.latency_ms(0, 5, 12)[0], run.latency_ms(1, 5, 12)[0],
+    ]
+    assert found == pytest.approx(POLICY_ROWS[name], rel=0.1, abs=2)
+    assert run.missed[0][-1] == 0
+    # Of what was accepted only the last 3 ms (network, and a poll each ms) are on their way.
+    assert 0 <= sum(run.published[0]) // 1000 - (got[1] + run.missed[1][-1]) <= 3
+
+
+def test_each_policy_is_on_the_page() -> None:
+    assert list(POLICY_ROWS) == list(POLICIES)
 
 
 def test_six_strategies_and_three_cadences_of_nak_are_on_the_page() -> None:

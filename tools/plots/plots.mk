@@ -14,6 +14,7 @@ docs-plots: setup ext
 	$(PLOT_PYTHON) tools/plots/loss.py build/native/release docs/images
 	$(PLOT_PYTHON) tools/plots/simulated.py docs/images
 	$(PLOT_PYTHON) tools/plots/comparison.py docs/images
+	$(PLOT_PYTHON) tools/plots/policies.py docs/images
 
 docs-grid: setup ext
 	$(PLOT_PYTHON) tools/plots/grid.py docs/images docs/nak-strength.md $(GRID_ARGS)
