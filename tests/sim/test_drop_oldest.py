@@ -207,3 +207,35 @@ def test_the_age_of_what_a_slow_reader_reads_is_bounded_by_its_depth(
         depth_ns = (DEPTH // FRAME + BATCH) * MS_NS
         reading_ns = -(-(DEPTH // FRAME) // BATCH) * EACH_NS
         assert got.latency_ns <= depth_ns + EACH_NS + reading_ns + 2 * MS_NS
+
+
+@pytest.mark.parametrize("depth", ["1msg", "2k", "2k,5msg"])
+@pytest.mark.parametrize("medium", MEDIA)
+def test_a_reader_skips_what_is_old_when_the_stream_is_idle(medium: str, depth: str) -> None:
+    """Without new data, the agents look again when data has become old. The reader takes one
+    message each 20 ms; a burst of 20 messages would take it 400 ms."""
+    host, read, published = MEDIA[medium]
+    policy = f"ps-policy=drop_oldest|ps-depth={depth}"
+    scenario = Scenario(
+        name=f"an idle stream on {medium}", hosts=2, link=Link(delay_ns=MS_NS),
+        publishers=(PublisherScript(
+            host=0, count=60, size_low=600, size_high=600, start_ns=SECOND_NS,
+            interval_ns=200_000, channel=channel_of(published, f"term-length=64k|{policy}"),
+            pauses=(
+                (SECOND_NS + 4 * MS_NS, 3 * SECOND_NS),
+                (3 * SECOND_NS + 4 * MS_NS, 5 * SECOND_NS),
+            ),
+        ),),
+        subscribers=(SubscriberScript(
+            host=host, channel=channel_of(read, policy), may_miss=True, poll_limit=1,
+            interval_ns=20 * MS_NS,
+        ),),
+    )
+    with World(scenario, 3) as world:
+        assert world.run().violations == ()
+        (ledger,) = world.publishers[0].ledgers
+        (got,) = world.subscribers[0].readers(ledger)
+        assert got.messages + got.missed == 60
+        assert got.uncounted == 0
+        # Data is old after 10 ms at most; then the depth, of four messages at most, is read.
+        assert got.latency_ns <= 12 * MS_NS + (4 + 2) * 20 * MS_NS

@@ -178,6 +178,14 @@ void ps_isolation_mark(ps_isolation_t *isolation, int64_t mark, int64_t newest, 
     }
 }
 
+int64_t ps_isolation_next_ns(const ps_isolation_t *isolation, int64_t position, int64_t newest)
+{
+    const int64_t late = atomic_load_explicit(&isolation->slot->late, memory_order_relaxed);
+
+    return position < newest && late < newest ? isolation->seen_ns + PS_ISOLATION_LATE_NS
+                                              : INT64_MAX;
+}
+
 void ps_isolation_publish(void)
 {
     /* Pairs with the acquire fence between a client's copy and its look at the mark: a copy that

@@ -94,6 +94,10 @@ bool ps_isolation_step(ps_isolation_t *isolation, int64_t position, int64_t lead
  * continue at `newest`. Also stores the limit for late readers: the end of the data that the agent
  * saw PS_ISOLATION_LATE_NS ago. A reader below this position is late. */
 void ps_isolation_mark(ps_isolation_t *isolation, int64_t mark, int64_t newest, int64_t now_ns);
+/* Returns the time at which the agent must call ps_isolation_mark again, also if the stream is idle
+ * then; INT64_MAX: the reader has read everything, or the slot states that the reader is late. Call
+ * this function after ps_isolation_mark. `position` is the reader's position. */
+int64_t ps_isolation_next_ns(const ps_isolation_t *isolation, int64_t position, int64_t newest);
 /* Returns true if the agent must report that the reader has become lagged, or has ceased to be
  * lagged. For each reader, the agent reports at most one lag every PS_ISOLATION_REPORT_NS. */
 bool ps_isolation_due(ps_isolation_t *isolation, int64_t now_ns);

@@ -84,7 +84,6 @@ static PS_NOINLINE void look_at_isolated(ps_image_t *image)
     const int64_t leader = ps_image_contiguous(image);
     const int64_t kept = leader - image->log.term_length;
     const int64_t mark = kept > image->free_to ? kept : image->free_to;
-
     atomic_store_explicit(&image->leader, leader, memory_order_relaxed);
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         ps_image_subscriber_t *subscriber = &image->subscribers[i];
@@ -99,6 +98,7 @@ static PS_NOINLINE void look_at_isolated(ps_image_t *image)
             subscriber->position = &image->leader;
         }
         ps_isolation_mark(&subscriber->isolation, mark, leader, image->receiver->now_ns);
+        ps_image_timer(image, ps_isolation_next_ns(&subscriber->isolation, position, leader));
         report_reader(image, subscriber, leader - position);
     }
     ps_isolation_publish();

@@ -226,6 +226,8 @@ void ps_image_tick(ps_image_t *image, int64_t now_ns)
     if (ps_image_under_nak(image)) {
         ps_image_consumption(image);
         (void)ps_image_pressure(image, now_ns);
+    } else if (image->n_isolated != 0) { /* their data becomes old while the stream is idle */
+        ps_image_consumption(image);
     }
     tick_liveness(image, now_ns);
     ps_image_source_tick(image, now_ns);

@@ -136,6 +136,9 @@ static void mark_isolated(ps_publication_t *pub, int64_t slowest)
         if (pub->subscribers[i].isolation.slot != NULL) {
             ps_isolation_mark(&pub->subscribers[i].isolation, mark, available_of(pub),
                               ps_publication_sender(pub)->now_ns);
+            ps_publication_due(pub, ps_isolation_next_ns(&pub->subscribers[i].isolation,
+                                                         pub->subscribers[i].position,
+                                                         available_of(pub)));
             ps_publication_report_reader(pub, &pub->subscribers[i],
                                          leader_of(pub) - pub->subscribers[i].position);
         }
