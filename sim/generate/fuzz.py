@@ -15,7 +15,16 @@ from typing import Any, Final
 import attrs
 
 from penstock.sim.core import Link
-from penstock.sim.generate import faults, features, isolated, load, pools, retention, rules
+from penstock.sim.generate import (
+    faults,
+    features,
+    isolated,
+    load,
+    oldest,
+    pools,
+    retention,
+    rules,
+)
 from penstock.sim.generate.draw import CERTAIN_PPM, FAULTS_END_NS, Draw
 from penstock.sim.scenario import (
     CYCLE_NS,
@@ -315,7 +324,7 @@ def generate(seed: int, *, plain: bool = False) -> Scenario:
     scenario = rules.add(features.add(faults.add(scenario, seed), seed), seed)
     scenario = features.add_python_spies(scenario, seed)
     scenario = retention.add(isolated.add(scenario, seed), seed)
-    return load.add(pools.add(scenario, seed), seed)
+    return oldest.add(load.add(pools.add(scenario, seed), seed), seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------

@@ -28,6 +28,7 @@ from penstock.sim.scenario import (
 STREAM: Final = 1400
 _PORT: Final = 44800
 _POLICY: Final = "ps-policy=drop_oldest"
+_HEADER: Final = 32
 
 
 class _Oldest(Draw):
@@ -36,6 +37,7 @@ class _Oldest(Draw):
     def __init__(self, scenario: Scenario, seed: int) -> None:
         super().__init__(random.Random(f"drop_oldest {seed}"), 0.14, set(scenario.classes))
         self.scenario = scenario
+        self.depth = ""
 
     def _is_steady(self, host: int) -> bool:
         """Whether the host keeps its streams: only its daemon dies, or nothing does."""
@@ -44,11 +46,19 @@ class _Oldest(Draw):
             for machine in self.scenario.machines if machine.host == host
         )
 
+    def _refuses_datagrams(self) -> bool:
+        """Whether sockets of the publisher's host refuse some datagrams: a sender of MDC repeats to
+        all destinations a datagram that one did not accept, and no oracle expects that."""
+        return any(
+            machine.short_send_ppm > 0 for machine in self.scenario.machines if machine.host == 0
+        )
+
     def _depth(self) -> str:
         """Draw a depth: in messages, in bytes, both, or none."""
         messages = self.rng.choice(["1msg", "5msg", "20msg", "300msg"])
         depth = self.rng.choice([messages, messages, messages, f"8k,{messages}", "8k", "2k", ""])
         self.classes.add("drop_oldest: messages" if "msg" in depth else "drop_oldest: bytes")
+        self.depth = depth
         return f"|ps-depth={depth}" if depth else ""
 
     def add(self) -> Scenario:
@@ -58,6 +68,8 @@ class _Oldest(Draw):
         if not self._is_steady(0) or not self.chance("drop_oldest"):
             return self.scenario
         medium = rng.choice(["ipc", "unicast", "spy", "mdc", "multicast"]) if hosts else "ipc"
+        if medium == "mdc" and self._refuses_datagrams():
+            medium = "unicast"
         self.classes.add(f"drop_oldest: {medium}")
         at = 0 if medium == "ipc" else rng.choice(hosts)
         out, inward = self._channels(medium, at)
@@ -74,6 +86,8 @@ class _Oldest(Draw):
         elif rng.random() < 0.5:
             other = rng.choice(hosts) if medium == "multicast" else at
             readers.append(self._reader(other, f"{inward}{_POLICY}"))
+        if medium == "ipc":
+            readers = [self._fresh(reader, publisher) for reader in readers]
         misfits = self._closed(at) if medium in ("mdc", "multicast") else ()
         return attrs.evolve(
             self.scenario,
@@ -107,6 +121,32 @@ class _Oldest(Draw):
             pauses=((start, start + rng.choice([20, 100, 700, 3000]) * MS_NS),)
             if rng.random() < 0.7 else (),
         )
+
+    def _is_calm(self) -> bool:
+        """Whether the publisher's host lives, has room, and steps once a millisecond or more."""
+        return all(
+            machine.crash_ns is None and machine.budget_bytes is None and machine.idle_ns == 0
+            and machine.conductor_ns == 0 and machine.cycle_ns <= MS_NS
+            for machine in self.scenario.machines if machine.host == 0
+        )
+
+    def _fresh(self, reader: SubscriberScript, publisher: PublisherScript) -> SubscriberScript:
+        """Return the reader on IPC with the highest age at which it reads a message: the time of
+        the depth, of 10 ms and of a batch.  At the end the depth waits for the reader. If the
+        reader pauses after the end, or the host is slow, return the reader as it is."""
+        end_ns = publisher.start_ns + publisher.count * publisher.interval_ns
+        paused = any(until_ns > end_ns for _, until_ns in reader.pauses)
+        if paused or not self.depth or not self._is_calm():
+            return reader
+        depth = min(
+            int(part.removesuffix("msg")) if "msg" in part
+            else int(part.removesuffix("k")) * 1024 // (publisher.size_low + _HEADER) + 1
+            for part in self.depth.split(",")
+        )
+        self.classes.add("drop_oldest: age")
+        turns = 2 + -(-depth // reader.poll_limit)
+        age_ns = (depth + reader.poll_limit) * publisher.interval_ns + turns * reader.interval_ns
+        return attrs.evolve(reader, latency_ns=age_ns + 15 * MS_NS)
 
     def _closed(self, host: int) -> tuple[MisfitScript, ...]:
         """Draw a receiver that does not know the policy and closes its window, or none."""

@@ -16,7 +16,7 @@ from penstock.daemon.conductor.sagas.custom import DEADLINE_NS
 from penstock.sim.congestion import MoodyWindow
 from penstock.sim.core import ReaderStatistics
 from penstock.sim.oracles.measure import jain_ppm
-from penstock.sim.scenario import SECOND_NS
+from penstock.sim.scenario import MS_NS, SECOND_NS
 from penstock.sim.strategies import Moody
 from penstock.sim.world.apps import Publisher, Subscriber, same_stream
 from penstock.sim.world.host import Host
@@ -121,6 +121,17 @@ def _saw_all(subscriber: Subscriber, got: ReaderStatistics) -> bool:
     )
 
 
+def _never_full(publisher: Publisher, world: World) -> bool:
+    """Whether the log of the publisher always has room: on IPC under ``drop_oldest``, without a
+    rate, on a host that lives, has storage, and steps once a millisecond or more."""
+    channel = publisher.script.channel
+    skips = "ps-policy=drop_oldest" in channel and "ps-rate" not in channel
+    return skips and channel.startswith("aeron:ipc") and all(
+        machine.crash_ns is None and machine.budget_bytes is None and machine.cycle_ns <= MS_NS
+        for machine in world.scenario.machines if machine.host == publisher.script.host
+    )
+
+
 # ---- streams apart -------------------------------------------------------------------------------
 
 
@@ -131,6 +142,9 @@ def _apart(world: World) -> Iterator[str]:
         most_ns = publisher.script.blocked_ns
         if most_ns is not None and held_ns > most_ns:
             yield f"publisher {number} was held for {held_ns} ns, {most_ns} at most"
+        dropped = sum(map(world.native.ledger_dropped, publisher.ledgers))
+        if dropped > 0 and _never_full(publisher, world):
+            yield f"publisher {number} dropped {dropped} messages though its readers skip"
     for number, subscriber in enumerate(world.subscribers):
         late_ns = max(
             (

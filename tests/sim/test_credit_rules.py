@@ -67,7 +67,7 @@ LOST = (
 def test_the_end_of_a_generated_scenario_finds_a_core_that(
     feature: str, patches: tuple[Patch, ...], wrong_core: OldCore
 ) -> None:
-    assert wrong_core.first_seed(seeds_with(feature), patches, whole=True) is not None
+    assert wrong_core.finds(seeds_with(feature), patches, whole=True)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_end_of_a_generated_scenario_finds_a_core_that(
 def test_a_generated_scenario_finds_a_core_that(
     feature: str, patch: Patch, wrong_core: OldCore
 ) -> None:
-    assert wrong_core.first_seed(seeds_with(feature), (patch,)) is not None
+    assert wrong_core.finds(seeds_with(feature), (patch,))
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ WRONG = (
 def test_a_generated_scenario_finds_a_core_that(
     kind: str, patch: Patch, wrong_core: OldCore
 ) -> None:
-    assert wrong_core.first_seed(seeds_with(kind), (patch,)) is not None
+    assert wrong_core.finds(seeds_with(kind), (patch,))
 
 
 @pytest.mark.parametrize("feature", ["load", "load: low priority"])

@@ -56,4 +56,4 @@ WRONG = (
 def test_a_generated_scenario_finds_a_core_that(
     kind: str, start: int, patch: Patch, wrong_core: OldCore
 ) -> None:
-    assert wrong_core.first_seed(seeds_with(kind, start), (patch,)) is not None
+    assert wrong_core.finds(seeds_with(kind, start), (patch,))

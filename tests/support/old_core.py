@@ -174,6 +174,19 @@ class OldCore:
             return f"the core died of signal {-error.returncode}"
         return found[0] if found else None
 
+    def finds(
+        self, seeds: Iterable[int], patches: Sequence[Patch], *, whole: bool = False
+    ) -> bool:
+        """Whether a seed fails with the patches in place, and passes without them."""
+        tried = list(seeds)
+        found = self.first_seed(tried, patches, whole=whole)
+        if found is None:
+            return False
+        number = found.split()[0]
+        control = [int(number)] if number.isdecimal() else tried
+        assert (unbroken := self.first_seed(control, (), whole=whole)) is None, unbroken
+        return True
+
     def _with(self, patches: Sequence[Patch], program: str, text: str) -> list[str]:
         paths = [self._sources[patch.file] for patch in patches]
         saved = {path: (path.read_bytes(), self._object(path).read_bytes()) for path in paths}

@@ -219,9 +219,7 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
         return false;
     }
     ps_pub_set_clock(pub, &world->now_ns);
-    if (ps_pub_is_failed(pub)) {
-        (void)ps_pub_reset(pub);
-    }
+    ps_sim_reset_failed(world, ledger, pub);
     const int64_t number = ledger->count;
     const int32_t size =
         size_of(ledger->seed, number, publisher->params.size_low, publisher->params.size_high);
@@ -246,6 +244,7 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
         publisher->refused_limit = limit;
         publisher->refused_ordinals = ordinals;
         publisher->refused_connected = connected;
+        ps_sim_check_refusal(world, ledger, pub, position);
         note_refusal(world, publisher, position, now_ns);
         return false;
     }

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_sim_drop.c: what publications drop by their policy.  The publishers of a session are told of
  * each message; padding in its log must state as many, before the next message that is accepted.
+ * And what a policy answers: a full log holds no publisher under a policy that drops, and fails the
+ * publication under `error` until it is reset.
  */
 #include <stdlib.h>
 
+#include "ps_client_publication.h"
 #include "ps_log.h"
+#include "ps_policy.h"
 #include "ps_sim_world.h"
 
 enum { FIRST_MARKS = 16 };
@@ -33,6 +37,37 @@ void ps_sim_note_drop(ps_sim_ledger_t *ledger, const ps_log_t *log)
         ledger->walked = ps_log_producer_position(log);
     }
     ledger->dropped++;
+}
+
+void ps_sim_check_refusal(ps_simworld_t *world, ps_sim_ledger_t *ledger, const ps_pub_t *pub,
+                          int64_t code)
+{
+    const bool full = code == PS_BACK_PRESSURED || code == PS_STORAGE;
+    const bool rated = code == PS_RATE_LIMITED;
+    if (ps_policy_drops(pub->policy) && (full || rated)) {
+        ps_sim_violate(world, "session %d: an offer was refused (%lld), its policy drops",
+                       ledger->session_id, (long long)code);
+    }
+    if (pub->policy == PS_POLICY_ERROR && full) {
+        ps_sim_violate(world, "session %d: an offer was refused (%lld), its policy is error",
+                       ledger->session_id, (long long)code);
+    }
+    ledger->failed = ledger->failed || code == PS_FAILED;
+}
+
+void ps_sim_reset_failed(ps_simworld_t *world, ps_sim_ledger_t *ledger, ps_pub_t *pub)
+{
+    if (!ps_pub_is_failed(pub)) {
+        return;
+    }
+    if (!ledger->failed) {
+        ps_sim_violate(world, "session %d: failed without a refusal", ledger->session_id);
+    }
+    (void)ps_pub_reset(pub);
+    if (ps_pub_is_failed(pub)) {
+        ps_sim_violate(world, "session %d: a reset did not end the failure", ledger->session_id);
+    }
+    ledger->failed = false;
 }
 
 void ps_sim_note_marks(ps_sim_ledger_t *ledger, const ps_log_t *log, int64_t to)

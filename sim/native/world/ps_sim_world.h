@@ -45,6 +45,7 @@ typedef struct ps_sim_ledger {
     /* These fields belong to ps_sim_drop.c. This file counts the messages that the publication's
      * policy dropped. */
     int64_t dropped; /* number that the publishers reported */
+    bool failed;     /* with ps-policy=error: an offer failed, and no publisher has reset since */
     ps_sim_mark_t *marks;
     int64_t mark_count, mark_capacity;
     int64_t walked; /* After the first drop: position up to which the simulator has searched the log
@@ -68,6 +69,13 @@ int64_t ps_sim_first_beyond(const ps_sim_ledger_t *ledger, int64_t position);
 /* Counts a message that the policy dropped because the session's log had no room
  * (ps_sim_drop.c). */
 void ps_sim_note_drop(ps_sim_ledger_t *ledger, const ps_log_t *log);
+/* Checks the code of a refused offer: the publication's policy must permit the code. Notes that a
+ * publication with ps-policy=error has failed (ps_sim_drop.c). */
+void ps_sim_check_refusal(ps_simworld_t *world, ps_sim_ledger_t *ledger, const ps_pub_t *pub,
+                          int64_t code);
+/* If a publication with ps-policy=error has failed, resets it. Checks that it failed only at a
+ * refusal, and that the reset ends the failure (ps_sim_drop.c). */
+void ps_sim_reset_failed(ps_simworld_t *world, ps_sim_ledger_t *ledger, ps_pub_t *pub);
 /* Searches the positions [walked, to) of the session's log for marks (padding frames that state
  * dropped messages). Call this function only after a message was dropped. */
 void ps_sim_note_marks(ps_sim_ledger_t *ledger, const ps_log_t *log, int64_t to);

@@ -84,7 +84,7 @@ static void test_a_stream_with_a_closed_window_leaves_the_ready_set(void)
     close_many(many);
 }
 
-/* A turn sends what is there, at most a quantum and a part of a datagram; then it is the turn of the
+/* A turn sends what is there, at most a quantum and a part of a datagram; then the turn goes to the
  * next stream. */
 static void test_a_turn_sends_a_quantum_at_most(void)
 {
