@@ -169,7 +169,9 @@ static int32_t joined(ps_time_point_t *points, int32_t count, int64_t span, int6
         const int64_t age = (end_ns - points[i].time_ns) / share;
         const int64_t most = age > span ? age : span;
         int32_t last = i;
-        while (last + 1 < count && points[last + 1].time_ns - points[i].time_ns < most) {
+        /* A point from before the clock was set back is not joined with one after it. */
+        while (last + 1 < count && points[last + 1].time_ns >= points[last].time_ns &&
+               points[last + 1].time_ns - points[i].time_ns < most) {
             last++;
         }
         if (write) {

@@ -218,6 +218,29 @@ static void a_clock_set_back_does_not_stop_the_times(void)
     CHECK(points[0].time_ns < 4001 * PS_TIMES_SPAN_NS);
 }
 
+static void joined_times_do_not_cross_a_step_of_the_clock(void)
+{
+    const int64_t second_ns = 1000 * PS_TIMES_SPAN_NS;
+    ps_times_reset(&table);
+    for (int32_t i = 0; i < 800; i++) { /* two clock steps of 1000 s: back and forth */
+        const int64_t begin_ns = (i < 300 || i >= 600 ? 5000 : 4000) * second_ns;
+        past.position[i] = 32 * (i + 1);
+        past.time_ns[i] = begin_ns + 2 * i * PS_TIMES_SPAN_NS;
+        ps_times_note(&table, past.position[i], past.time_ns[i], TERM);
+    }
+    CHECK(ps_times_read(&table, 0, past.position[799], points, PS_TIMES_MOST) > 40);
+    const int32_t count = ps_times_read(&table, 0, past.position[799], points, 40);
+    CHECK(count >= 1 && count <= 40);
+    for (int32_t i = 0, at = 0; i < 800; i++) {
+        while (points[at].position < past.position[i]) {
+            at++;
+            CHECK(at < count);
+        }
+        const int64_t late = points[at].time_ns - past.time_ns[i];
+        CHECK(late >= 0 && late < 200 * PS_TIMES_SPAN_NS);
+    }
+}
+
 int main(void)
 {
     every_position_has_its_time_within_the_bound();
@@ -226,5 +249,6 @@ int main(void)
     few_points_are_joined_evenly();
     an_empty_table_and_a_strangers_have_an_answer();
     a_clock_set_back_does_not_stop_the_times();
+    joined_times_do_not_cross_a_step_of_the_clock();
     return 0;
 }
