@@ -30,7 +30,7 @@ from penstock.sim.scenario import Scenario
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 _KEPT: Final = ROOT / "build" / "old-core"
 _COPIED: Final = ("core", "sim/native", "penstock/_bench/native")
-_CFLAGS: Final = ("-std=gnu11", "-UNDEBUG", "-O0", "-fPIC", "-fvisibility=hidden", "-w")
+_CFLAGS: Final = ("-std=gnu11", "-UNDEBUG", "-O1", "-fPIC", "-fvisibility=hidden", "-w")
 _RUN: Final = """
 import sys
 from penstock.sim import files
