@@ -333,7 +333,6 @@ def test_the_daemon_survives_the_shell(
     assert "already running" in up().stdout
 
 
-@pytest.mark.alone
 def test_a_cold_start_takes_little_of_a_processor(
     directory: Path, env: dict[str, str], up: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

@@ -110,7 +110,6 @@ def test_streams_flow_under_every_strategy(
         assert sum(pressure.blocked_ns.values()) == sum(pressure.blocked_by_ns.values())
 
 
-@pytest.mark.alone
 def test_a_rate_is_kept_and_named(client: Client, remote: Client, port: Port) -> None:
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
     with (

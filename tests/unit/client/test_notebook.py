@@ -8,7 +8,6 @@ import statistics
 import subprocess
 import sys
 
-import pytest
 from local_port import CHANNEL, STREAM, LocalPort
 from support.speed import LIBRARY_S, library_cpu_s
 
@@ -80,7 +79,6 @@ def test_names_are_escaped(port: LocalPort, client: Client) -> None:
     assert "&lt;b&gt;&amp;" in client._repr_html_()
 
 
-@pytest.mark.alone
 def test_a_client_is_imported_in_little_time() -> None:
     """CPU time in an interpreter of its own: `import penstock`, and up to the daemon's answer.
     Other programs use the same caches, and the other half of a core, so that the same work takes
