@@ -445,8 +445,12 @@ void ps_probe_sm_governed(ps_probe_t *probe, const ps_probe_image_t *model, int6
         return;
     }
     const ps_probe_governor_t *governor = follow(probe, model->host);
-    const int64_t interval_ns =
-        now_ns - governor->sampled_ns < SECOND / 2 ? governor->interval_ns : 0;
+    int64_t interval_ns = now_ns - governor->sampled_ns < SECOND / 2 ? governor->interval_ns : 0;
+    /* A delay that began before the last sample ends after the interval of that time. A delay is
+     * shorter than the time between two samples. */
+    if (model->sm_ns <= governor->sampled_ns && governor->last_interval_ns > 0) {
+        interval_ns = least(interval_ns, governor->last_interval_ns);
+    }
     if (now_ns - model->sm_ns < interval_ns && may_delay(model, model->image->hwm)) {
         complain(probe, model->host, "a status message within the governor's interval",
                  now_ns - model->sm_ns, interval_ns);
