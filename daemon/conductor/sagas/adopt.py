@@ -410,11 +410,12 @@ def _image(
         reserved_position=image.log.notified_position,
         destination=0 if len(endpoint.destinations) == 1 else -1,
     )
-    if not image.shown:
-        params = granting(params, [
-            each for each in endpoint.subscriptions.of_stream(image.stream_id)
-            if each.wants_session(image.session_id)
-        ])
+    # The image states credits before its readers are there again: the sender may have forgotten the
+    # dead daemon, and would take a status message without credits for permission to send.
+    params = granting(params, [
+        each for each in endpoint.subscriptions.of_stream(image.stream_id)
+        if each.wants_session(image.session_id)
+    ])
     yield from follow_window(state, endpoint, image.params.window_bytes)
     yield AddImageObject(params=params)
     state.images[image.id] = image

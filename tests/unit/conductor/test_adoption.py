@@ -119,6 +119,25 @@ def test_everything_is_made_again_with_its_ids_and_nothing_new() -> None:
     assert sorted(resumed.registration_ids) == ids(made)
 
 
+@pytest.mark.parametrize("withheld", [False, True])
+def test_an_adopted_image_states_credits_before_its_readers_are_there(withheld: bool) -> None:
+    """A sender that counted the dead daemon as gone would take a status message without credits for
+    permission to send."""
+    dead = mortal()
+    client = lease(dead, control.LeaseRequest(name="c"), TOKEN)
+    ready = dead.sub(client, f"{RECEIVE}|ps-credits=5|ps-credit-burst=9")
+    dead.setup(next(iter(dead.state.recv_endpoints)))
+    assert dead.all(a.AddImageSubscriber)
+    if withheld:
+        dead.request(
+            client,
+            control.WithholdCredits(registration_id=ready.registration_id, withheld=True),
+        )
+    params = new_daemon(dead).last(a.AddImageObject).params
+    assert params.adopted
+    assert (params.credits, params.credit_burst, params.frozen) == (5, 9, withheld)
+
+
 def test_a_chosen_port_is_requested_again() -> None:
     dead, _client, _made = busy()
     chosen = next(iter(next(iter(dead.state.recv_endpoints.values())).destinations.values()))
