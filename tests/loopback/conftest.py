@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import wheels
 from support.hosts import PenstockHost, memory_directory, penstock_host
 
 import penstock
@@ -72,6 +73,12 @@ def remote(peer: PenstockHost) -> Iterator[penstock.Client]:
     """A client of ``peer``."""
     with penstock.connect(peer.directory, name="remote") as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the wheels of a release."""
+    return wheels.build(tmp_path_factory.mktemp("release"))
 
 
 _PORTS = itertools.count(21_000 + os.getpid() % 4000 * 8)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each extra is enough for what it promises: the wheel, in a virtual environment that has the extra
-and nothing else, runs what needs it.
+"""Each extra is enough for what it promises: the wheel of a release, in a virtual environment that
+has the extra and nothing else, runs what needs it.
 
 The environments are made in ``build/extras``, with the versions of ``requirements.lock``.  They are
 made again when the dependencies change; the wheel is installed into them at every run.
@@ -8,14 +8,16 @@ made again when the dependencies change; the wheel is installed into them at eve
 
 from __future__ import annotations
 
-import fcntl
+import functools
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ from support.late_worker import LATE_WORKER, STARTS
 from support.not_run import need_java, not_run
 from support.own_network import machine_network
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / "build" / "extras"
@@ -96,15 +98,10 @@ def test_every_extra_is_tested() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    (ROOT / "build" / "stamps").mkdir(parents=True, exist_ok=True)
-    with (ROOT / "build" / "stamps" / "ext.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        run([sys.executable, "-m", "build", "--wheel", "--no-isolation", f"--outdir={folder}",
-             str(ROOT)])
-    [found] = folder.glob("*.whl")
-    return found
+def environments(release: Path) -> Callable[[str], Path]:
+    """Makes the environment of an extra, once."""
+    (wheel,) = release.glob(f"*_{platform.machine()}.whl")
+    return functools.cache(lambda extra: environment(extra, wheel))
 
 
 def run(argv: list[str], **more: str) -> subprocess.CompletedProcess[str]:
@@ -147,6 +144,7 @@ def environment(extra: str, wheel: Path) -> Path:
         stamp.write_text(made_of)
     run([*pip(folder), "install", "--quiet", "--no-compile", "--no-index", "--no-deps",
          "--force-reinstall", str(wheel)])
+    run([*pip(folder), "check"])
     return folder
 
 
@@ -154,11 +152,12 @@ def environment(extra: str, wheel: Path) -> Path:
     ("extra", "part"),
     [(extra, part) for extra in sorted(PROGRAMS) for part in PARTS.get(extra, [""])],
 )
-def test_an_extra_is_enough(extra: str, part: str, wheel: Path, tmp_path: Path) -> None:
+def test_an_extra_is_enough(
+    extra: str, part: str, environments: Callable[[str], Path], tmp_path: Path
+) -> None:
     if extra == "spark":
         need_java()
-    folder = environment(extra, wheel)
-    run([*pip(folder), "check"])
+    folder = environments(extra)
     more = quick_java(str(folder / "bin" / "python")) if extra == "spark" else {}
     show(folder, PROGRAMS[extra].replace("{part}", part), tmp_path, **more)
 
