@@ -302,6 +302,7 @@ def test_send_drops_a_message_once(client: penstock.Client) -> None:
     ("ps-policy=drop_newest|ps-depth=1m|term-length=64k", "ps-depth=1m exceeds .* 65536"),
     ("ps-low-watermark=1.5", "up to 1"),
     ("ps-low-watermark=0", "above 0"),
+    ("ps-policy=drop_newest|ps-depth=32", "depth of 32 bytes .* ps-policy=drop_newest"),
     ("ps-depth=16", "32"),
     ("ps-depth=0msg", "1"),
     ("ps-depth=5msg,6msg", "twice"),

@@ -88,3 +88,31 @@ def test_a_publication_that_failed_before_a_pause_continues_after_it(resumed_ms:
     with World(scenario, 1) as world:
         assert world.run().violations == ()
         assert world.publishers[0].finished
+
+
+@pytest.mark.parametrize("rate", ["", "|ps-rate=100k", "|ps-rate=300"])
+@pytest.mark.parametrize("medium", ["ipc", "unicast"])
+def test_the_smallest_depth_admits_messages_beside_stated_drops(medium: str, rate: str) -> None:
+    """The daemon refuses a depth of 32 bytes: the frame that states drops would use it up, and no
+    further message would be accepted."""
+    base = policed(f"ps-policy=drop_newest|ps-depth=33{rate}", count=60, size=100)
+    (publisher,), (reader,) = base.publishers, base.subscribers
+    out, inward = publisher.channel, reader.channel
+    if medium == "ipc":
+        out = f"aeron:ipc?{out.partition('|')[2]}"
+        inward = "aeron:ipc?ps-policy=drop_newest"
+    scenario = attrs.evolve(
+        base,
+        publishers=(attrs.evolve(publisher, channel=out, interval_ns=MS_NS),),
+        subscribers=(attrs.evolve(
+            reader, channel=inward, host=0 if medium == "ipc" else 1, poll_limit=5,
+            interval_ns=5 * MS_NS,
+        ),),
+    )
+    with World(scenario, 1) as world:
+        assert world.run().violations == ()
+        (ledger,) = world.publishers[0].ledgers
+        (got,) = world.subscribers[0].readers(ledger)
+        dropped = world.native.ledger_dropped(ledger)
+        assert (got.messages, got.missed, got.dropped) == (60, 0, dropped)
+        assert dropped > 0 or (medium == "unicast" and not rate)

@@ -18,6 +18,8 @@ from penstock.daemon.conductor.saga import Refused
 from penstock.daemon.conductor.settings import MIB, ConductorSettings
 
 _TERMS: Final = 3                        # of a log
+#: Length of the padding frame that states dropped messages.
+_DROP_FRAME_BYTES: Final = 32
 _LARGEST_WINDOW: Final = 512 * MIB      # half of the longest term there is
 CONGESTION_CONTROL: Final = {
     "static": CongestionControl.STATIC, "cubic": CongestionControl.CUBIC
@@ -188,7 +190,7 @@ def publication_plan(
     policy = _policy(parsed, channel, settings)
     skips = policy == "drop_oldest"     # the depth is that of readers
     most_bytes = _publication_window(parsed, channel, term_length, mtu, settings, skips=skips)
-    depth_bytes = _depth(parsed, channel, most_bytes, settings)
+    depth_bytes = _depth(parsed, channel, most_bytes, settings, policy)
     window_bytes = most_bytes if skips else depth_bytes
     depth_messages, reader_messages = _depth_messages(parsed, settings, skips=skips)
     ratio = parsed.ps_low_watermark or settings.low_watermark_ratio or 0.5
@@ -348,11 +350,20 @@ def _publication_window(
 
 
 def _depth(
-    parsed: uri.ChannelUri, channel: str, window_bytes: int, settings: ConductorSettings
+    parsed: uri.ChannelUri, channel: str, window_bytes: int, settings: ConductorSettings,
+    policy: str,
 ) -> int:
     """The window, or the depth within it: bytes that publishers may be ahead."""
+    depth = settings.default_depth if parsed.ps_depth is None else parsed.ps_depth.bytes
+    if policy == "drop_newest" and 0 < depth <= _DROP_FRAME_BYTES:
+        raise Refused(
+            "invalid_channel",
+            f"{channel}: a depth of {depth} bytes (ps-depth) has no room for messages under "
+            f"ps-policy=drop_newest: the frame that states dropped messages takes "
+            f"{_DROP_FRAME_BYTES} bytes: choose a larger depth, or one in messages",
+        )
     if parsed.ps_depth is None:
-        return min(window_bytes, settings.default_depth or window_bytes)
+        return min(window_bytes, depth or window_bytes)
     if parsed.ps_depth.bytes > window_bytes:
         raise Refused(
             "invalid_channel",
