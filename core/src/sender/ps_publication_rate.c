@@ -8,13 +8,30 @@
 
 /* A rate counts as binding for this long after it held data back. */
 #define BINDS_NS INT64_C(200000000)
-enum { BURST_PARTS = 250, BURST_DATAGRAMS = 2, WINDOW_PARTS = 10 };
+enum {
+    BURST_PARTS = 250,
+    BURST_DATAGRAMS = 2,
+    WINDOW_PARTS = 10,
+    LATE_PARTS = 20,
+    QUEUE_PARTS = 8
+};
 
 /* Returns the burst: a late tick loses no rate, and an idle time saves at most 4 ms. */
 static int64_t burst_of(const ps_publication_t *pub, int64_t rate)
 {
     const int64_t least = (int64_t)BURST_DATAGRAMS * pub->log.mtu;
     return rate / BURST_PARTS > least ? rate / BURST_PARTS : least;
+}
+
+/* Returns the burst of NAK-strength control. It covers a sender that runs up to 50 ms late;
+ * otherwise such a sender would send only a part of what the reader can take. An eighth of the
+ * reader's queue bounds what an idle time saves. */
+static int64_t nak_burst_of(const ps_publication_t *pub, int64_t rate)
+{
+    const int64_t most = ps_publication_term(pub) / 2 / QUEUE_PARTS;
+    const int64_t late = rate / LATE_PARTS < most ? rate / LATE_PARTS : most;
+    const int64_t least = burst_of(pub, rate);
+    return late > least ? late : least;
 }
 
 void ps_publication_rate_init(ps_publication_t *pub)
@@ -62,7 +79,7 @@ static void follow_nak(ps_publication_t *pub, int64_t now_ns)
 {
     const bool limits = ps_pressure_control_limits(&pub->pressure_control);
     const int64_t limit = limits ? pub->pressure_control.limit : 0;
-    ps_pacer_set(&pub->pressure_pace, limit, limits ? burst_of(pub, limit) : 1, now_ns);
+    ps_pacer_set(&pub->pressure_pace, limit, limits ? nak_burst_of(pub, limit) : 1, now_ns);
     show(pub, now_ns);
 }
 

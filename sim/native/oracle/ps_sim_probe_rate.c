@@ -50,7 +50,10 @@ static void follow_controllers(ps_probe_pub_t *model, int64_t now_ns)
         ps_probe_bucket_set(&model->pace, pace, larger(pace / 500, 10 * mtu), now_ns);
     }
     if (nak != model->nak.rate) {
-        ps_probe_bucket_set(&model->nak, nak, larger(nak / 250, 2 * mtu), now_ns);
+        /* 50 ms, at most an eighth of a reader's queue; otherwise as ps-rate. */
+        const double eighth = (double)ps_publication_term(pub) / 16;
+        const double late = nak / 20 < eighth ? nak / 20 : eighth;
+        ps_probe_bucket_set(&model->nak, nak, larger(late, larger(nak / 250, 2 * mtu)), now_ns);
     }
 }
 
