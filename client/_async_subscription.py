@@ -152,6 +152,8 @@ class AsyncSteps(Generic[_T]):
         steps: Steps[_T] = self._steps
         found: _T | None
         try:
+            steps._held.ended(False)            # release the previous message
+            await self._parking.breathe()       # first: after the step, nothing may raise
             while (found := steps._step()) is None:
                 if steps._subscription._soon():
                     continue
@@ -162,7 +164,6 @@ class AsyncSteps(Generic[_T]):
                     raise StopAsyncIteration
         except ClosedError:
             raise StopAsyncIteration from None
-        await self._parking.breathe()
         return found
 
 

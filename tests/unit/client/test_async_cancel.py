@@ -69,6 +69,24 @@ def test_a_received_message_is_returned_in_spite_of_a_cancellation(
     run(test)
 
 
+@pytest.mark.parametrize("call", ["messages", "batches"])
+def test_a_loop_that_is_cancelled_misses_no_message(run: Run, call: str) -> None:
+    """The exception keeps the iterator alive, so that its end does not look like an exception."""
+
+    async def test(port: LocalPort, client: AsyncClient) -> None:
+        publication, subscription = await _stream(port, client)
+        with anyio.CancelScope() as scope:
+            publication.offer(b"one")
+            async for _ in getattr(subscription, call)():
+                publication.offer(b"two")
+                scope.cancel()
+                _impatient(client)
+        assert scope.cancelled_caught
+        assert await subscription.recv() == b"two"
+
+    run(test)
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_sent_message_is_reported_in_spite_of_a_cancellation(
     run: Run, waits: bool, monkeypatch: pytest.MonkeyPatch
