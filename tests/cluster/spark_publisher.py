@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long; 0: never")
     parser.add_argument("--timeout", type=float, default=120.0, help="longest wait for room")
     parser.add_argument("--until-told", action="store_true", help="stop when the input ends")
+    parser.add_argument("--step", action="store_true", help="a message for each line of the input")
     parser.add_argument("--linger", action="store_true", help="keep the session until told")
     parser.add_argument("--log", help="a file: when each message was offered, and accepted")
     args = parser.parse_args()
@@ -59,6 +60,8 @@ def main() -> None:
             if now - last > 1.0:
                 last = now
                 say("sent", number=number)
+            if args.step and not sys.stdin.readline():
+                break
             if args.rate:
                 due = begun + (number - args.first) / args.rate
                 if due > now:
