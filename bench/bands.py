@@ -4,11 +4,12 @@ and in one without them: ``python -m bench.bands``.
 
 Between two daemons on loopback, bulk streams publish as fast as they can; they state no priority. A
 probe with ``ps-priority=900`` (band B4) sends small messages. A wait is the time from the offer to
-the time stamp with which the kernel receives the datagram (``media-rcv-ts-offset``), which on
-loopback is the time of the send call. The build without bands has the same sources with one queue:
-a turn drains up to 64 datagrams, and a cycle serves up to 16 streams before it looks for new ones,
-as before bands existed. The pairs are interleaved. The result is the median of their ratios of the
-99th percentiles.
+the sender's time stamp (``channel-snd-ts-offset``), the begin of the cycle that sends the message.
+In a build without bands a cycle has several turns, so its waits are longer than stated.
+
+The build without bands has the same sources with one queue: a turn drains up to 64 datagrams, and a
+cycle serves up to 16 streams before it looks for new ones, as before bands existed. The pairs are
+interleaved. The result is the median of their ratios of the 99th percentiles.
 
 The sender's daemon has the first processor, all other processes have the others. Otherwise the
 kernel's division of the processors decides the 99th percentile, and not the order of turns.
@@ -73,7 +74,9 @@ def leave_out_bands(tree: Path) -> None:
 def probe(client: penstock.Client, channel: str) -> None:
     """Send small messages: each line of the standard input states for how many seconds."""
     rng = random.Random(1)
-    publication = client.add_exclusive_publication(f"{channel}|ps-priority=900", STREAM)
+    publication = client.add_exclusive_publication(
+        f"{channel}|channel-snd-ts-offset=8|ps-priority=900", STREAM
+    )
     publication.wait_connected(_START_S)
     say("ready")
     for line in sys.stdin:
@@ -89,13 +92,13 @@ def probe(client: penstock.Client, channel: str) -> None:
 def collect(client: penstock.Client, channel: str) -> None:
     """Read the probe. Each line of the standard input states the number of messages to wait for;
     the answer has their waits in microseconds."""
-    subscription = client.add_subscription(f"{channel}|media-rcv-ts-offset=8", STREAM)
+    subscription = client.add_subscription(channel, STREAM)
     say("ready")
     for line in sys.stdin:
         waits = []
         for message in subscription.messages(_START_S):
-            offered, came = (int.from_bytes(message[at:at + 8], "little") for at in (0, 8))
-            waits.append((came - offered) / 1e3)
+            offered, sent = (int.from_bytes(message[at:at + 8], "little") for at in (0, 8))
+            waits.append((sent - offered) / 1e3)
             if len(waits) == int(line):
                 break
         say("waits", us=waits)
