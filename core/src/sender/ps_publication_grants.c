@@ -119,8 +119,19 @@ void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_
 
 /* ---- who grants ------------------------------------------------------------------------------ */
 
+static bool is_granted(const ps_publication_t *pub)
+{
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        if (pub->receivers[i].credit_limit != PS_CREDIT_OPEN) {
+            return true;
+        }
+    }
+    return pub->credits.readers > 0;
+}
+
 /* A new daemon does not know the receivers of the dead one. It has their number, and the limit to
- * which they had agreed (docs/decisions/0350). */
+ * which they had agreed. Receivers without credits cannot replace the one that granted
+ * (docs/decisions/0350). */
 bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns)
 {
     ps_publication_credits_t *credits = &pub->credits;
@@ -131,7 +142,8 @@ bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns)
             now_ns + (stated_ns > 0 && stated_ns < timeout_ns ? stated_ns : timeout_ns);
     }
     const int32_t heard = pub->fc.counts_receivers ? pub->fc.tracked : pub->receiver_count;
-    return pub->connected && heard < credits->awaited && now_ns < credits->awaited_until_ns;
+    return pub->connected && now_ns < credits->awaited_until_ns &&
+           (heard < credits->awaited || !is_granted(pub));
 }
 
 void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_ns)

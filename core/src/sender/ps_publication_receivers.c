@@ -50,8 +50,8 @@ static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *re
     static const ps_receiver_view_t nobody;
     PS_ASSERT(receiver >= pub->receivers && receiver < pub->receivers + pub->receiver_count);
     ps_publication_receiver_t *last = &pub->receivers[--pub->receiver_count];
-    if (pub->credits.awaited > 0 &&
-        (!pub->fc.counts_receivers || receiver->credit_limit != PS_CREDIT_OPEN)) {
+    const bool granted = receiver->credit_limit != PS_CREDIT_OPEN;
+    if (pub->credits.awaited > (granted ? 0 : 1) && (!pub->fc.counts_receivers || granted)) {
         pub->credits.awaited--;
     }
     ps_map_remove(&pub->receiver_index, (uint64_t)receiver->id);

@@ -73,6 +73,58 @@ static void a_receiver_without_credits_does_not_lift_the_limit(void)
     rig_close(rig);
 }
 
+/* As many receivers are heard as the dead driver followed, but none of them grants credits. */
+static void receivers_without_credits_replace_none_that_grants(int32_t flow_control)
+{
+    rig_t *rig = adopted(flow_control, 0, 0);
+    say(rig, SECOND, 0, 0);
+    say(rig, SECOND + 1, 0, 0);
+    say(rig, SECOND + 2, 0, 0);
+    CHECK_EQ(limit_of(rig), LOW);
+    say(rig, FIRST, LOW + 1, 0);
+    CHECK_EQ(limit_of(rig), LOW + 1);
+    CHECK_EQ(rig->pub->credits.awaited, 0);
+    rig_close(rig);
+}
+
+/* Receivers leave that granted nothing; another one keeps the stream connected. */
+static void a_plain_receiver_that_leaves_lifts_no_limit(void)
+{
+    rig_t *rig = adopted(PS_FC_MAX, 0, 0);
+    say(rig, SECOND + 3, 0, 0);
+    for (int32_t i = 0; i < 3; i++) {
+        const ps_sm_t leaving = { .session_id = GOLDEN_SESSION,
+                                  .stream_id = GOLDEN_STREAM,
+                                  .term_id = GOLDEN_TERM,
+                                  .receiver_id = SECOND + i,
+                                  .flags = PS_SM_EOS,
+                                  .trailer = { .credit_limit = -1 } };
+        say(rig, SECOND + i, 0, 0);
+        ps_publication_on_sm(rig->pub, &leaving, 0, &rig->peer, rig->now_ns);
+        rig_step(rig, MS);
+    }
+    CHECK_EQ(rig->pub->credits.awaited, 1);
+    CHECK_EQ(limit_of(rig), LOW);
+    rig_close(rig);
+}
+
+/* If no receiver grants credits, the limit ends with the time-out. */
+static void receivers_without_credits_wait_for_the_time_out(int32_t flow_control)
+{
+    const int64_t timeout_ns = flow_control == PS_FC_MIN ? 400 * MS : 5 * S;
+    rig_t *rig = adopted(flow_control, flow_control == PS_FC_MIN ? timeout_ns : 0, 0);
+    for (int64_t at_ns = 2 * MS; at_ns < timeout_ns; at_ns += timeout_ns / 8) {
+        say(rig, FIRST, 0, 0);
+        say(rig, SECOND, 0, 0);
+        CHECK_EQ(limit_of(rig), LOW);
+        rig_step(rig, timeout_ns / 8 - 2 * MS);
+    }
+    say(rig, FIRST, 0, 0);
+    rig_step(rig, timeout_ns / 8);
+    CHECK_EQ(limit_of(rig), PS_CREDIT_OPEN);
+    rig_close(rig);
+}
+
 static void a_freeze_outlives_the_daemon(void)
 {
     rig_t *rig = adopted(PS_FC_MAX, 0, PS_CREDIT_FLAG_FROZEN);
@@ -132,6 +184,11 @@ int main(void)
     one_of_two_receivers_does_not_lift_the_limit(PS_FC_MAX);
     one_of_two_receivers_does_not_lift_the_limit(PS_FC_MIN);
     a_receiver_without_credits_does_not_lift_the_limit();
+    receivers_without_credits_replace_none_that_grants(PS_FC_MAX);
+    receivers_without_credits_replace_none_that_grants(PS_FC_MIN);
+    a_plain_receiver_that_leaves_lifts_no_limit();
+    receivers_without_credits_wait_for_the_time_out(PS_FC_MAX);
+    receivers_without_credits_wait_for_the_time_out(PS_FC_MIN);
     a_freeze_outlives_the_daemon();
     a_receiver_that_is_not_heard_times_out(PS_FC_MAX, 5 * S);
     a_receiver_that_is_not_heard_times_out(PS_FC_MIN, 400 * MS);
