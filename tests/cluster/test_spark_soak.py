@@ -68,8 +68,8 @@ class Chain:
         self.spark = spark
         self.drivers = drivers
         self.folder = folder
-        self.first = f"aeron:udp?endpoint={spark.lan.address(1)}:24041|term-length=16m"
-        self.second = f"aeron:udp?endpoint={spark.lan.address(2)}:24042|term-length=16m"
+        self.first = f"aeron:udp?endpoint={spark.lan.address(1)}:24061|term-length=16m"
+        self.second = f"aeron:udp?endpoint={spark.lan.address(2)}:24062|term-length=16m"
         self.rows: dict[int, int] = {}
         self.restarts: Counter[str] = Counter()
         self.deaths_ns: list[tuple[int, int]] = []  # of the first stream's daemon: kill, end
