@@ -110,14 +110,18 @@ def test_the_depth_in_messages_of_a_publication_is_that_of_its_readers(
 @pytest.mark.parametrize("size", [20, 1000, 3000])
 @pytest.mark.parametrize("depth", ["1msg", "5msg", "1000msg"])
 def test_a_depth_in_messages_does_not_depend_on_their_length(depth: str, size: int) -> None:
-    scenario = readers("ipc", f"drop_oldest|ps-sub-depth={depth}", size=size, stopped_ms=15)
+    # A reader is late 5 to 10 ms after data beyond its depth: 20 ms suffice for ten messages.
+    stopped_ms = 25
+    scenario = readers(
+        "ipc", f"drop_oldest|ps-sub-depth={depth}", size=size, stopped_ms=stopped_ms
+    )
     with World(scenario, 1) as world:
         assert world.run().violations == ()
         (ledger,) = world.publishers[0].ledgers
         stopped = world.subscribers[0].reader(ledger)
-        behind = 15 - int(depth.removesuffix("msg"))
+        behind = stopped_ms - int(depth.removesuffix("msg"))
         # Half of the window of an IPC stream has ten messages of 3,000 bytes.
-        behind = max(behind, 15 - 10 if size == 3000 else 0)
+        behind = max(behind, stopped_ms - 10 if size == 3000 else 0)
         assert abs(stopped.missed - behind) <= 1
         assert stopped.messages + stopped.missed == 2000
 
