@@ -55,7 +55,7 @@ LOST = (
         old="",
     ), Patch(
         file="ps_publication_credit.c",
-        now="set_base(pub, pub->credits.base + ps_leased(lease, word_before));",
+        now="set_base(pub, pub->credits.base + ps_lease_rest(lease, word_before));",
         old="(void)lease;",
     )),
 )

@@ -70,6 +70,16 @@ static inline int64_t ps_leased(uint64_t lease, uint64_t word)
     return lease >> 32 == ps_spend_epoch(word) && credits <= PS_LEASE_MOST ? credits : 0;
 }
 
+/* Returns the number of credits that return with a lease whose epoch, the one in `word`, has ended.
+ * A publisher that set `spending` after the end finds the newer epoch, so its credit returns too.
+ * Returns 0 if the lease belongs to another epoch: its publisher has taken credits again since. */
+static inline int64_t ps_lease_rest(uint64_t lease, uint64_t word)
+{
+    return lease >> 32 == ps_spend_epoch(word)
+               ? ps_leased(lease, word) + ((lease & PS_LEASE_SPENDING) != 0)
+               : 0;
+}
+
 /* Returns true if the epoch of a publisher's own lease is the one in `word`. A word with the flag
  * `revoked` belongs to a newer epoch. */
 static inline bool ps_lease_is_of(uint64_t lease, uint64_t word)

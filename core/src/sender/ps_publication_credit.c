@@ -181,10 +181,8 @@ static void end_lease(ps_publication_t *pub, uint64_t word_before)
         ps_barrier_run();
     }
     if (!is_marked(pub)) {
-        /* A publisher that marks its spend now finds that the epoch has ended, and returns it. */
         lease = atomic_load_explicit(&pub->slot->lease, memory_order_acquire);
-        set_base(pub, pub->credits.base + ps_leased(lease, word_before));
-        set_base(pub, pub->credits.base + ((lease & PS_LEASE_SPENDING) != 0));
+        set_base(pub, pub->credits.base + ps_lease_rest(lease, word_before));
     }
 }
 

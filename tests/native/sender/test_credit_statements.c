@@ -422,8 +422,27 @@ static void test_a_lease_that_is_in_use_returns_later(void)
     rig_close(rig);
 }
 
+/* The sender has ended epoch 7. Its publisher may have marked a spend in vain, or taken a lease of
+ * epoch 8 meanwhile. */
+static void test_only_credits_of_the_ended_epoch_return(void)
+{
+    enum { ENDED = 7 };
+    const uint64_t word = (uint64_t)ENDED << PS_SPENT_BITS | 100;
+    CHECK_EQ(ps_spend_epoch(word), ENDED);
+    for (int64_t credits = 0; credits <= PS_LEASE_MOST; credits++) {
+        const uint64_t old = ps_lease_of(ENDED, credits);
+        const uint64_t newer = ps_lease_of(ENDED + 1, credits);
+        CHECK_EQ(ps_lease_rest(old, word), credits);
+        CHECK_EQ(ps_lease_rest(old + PS_LEASE_SPENDING, word), credits + 1);
+        CHECK_EQ(ps_lease_rest(newer, word), 0);
+        CHECK_EQ(ps_lease_rest(newer + PS_LEASE_SPENDING, word), 0);
+    }
+    CHECK_EQ(ps_lease_rest(ps_lease_of(ENDED, PS_LEASE_MOST + 1), word), 0);
+}
+
 int main(void)
 {
+    test_only_credits_of_the_ended_epoch_return();
     test_a_refusal_names_the_limit_that_is_used_up((rig_options_t){ .depth_messages = 20 }, GRANTED,
                                                    PS_NO_CREDIT);
     test_a_refusal_names_the_limit_that_is_used_up((rig_options_t){ .depth_messages = 2 }, 3,
