@@ -44,7 +44,7 @@ _START_S: Final = 60.0
 #: The governor delays small messages outside of band B4, which is no effect of the bands.
 _TABLES: Final = {"scheduler": {"governor": False}}
 _SETTINGS: Final = runner.Settings(term_length=1 << 20, window=512 * 1024)
-#: What makes a build without bands: the file, what stands there, and what replaces it.
+#: The patches of a build without bands: the file, its text, and the text that replaces it.
 WITHOUT: Final = (
     ("ps_priority.c", "    if (effective < 0) {\n        return PS_BAND_B0;",
      "    if (effective < 1 << 30) {\n        return PS_BAND_B1;"),

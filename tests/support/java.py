@@ -28,7 +28,7 @@ ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S: Final = 600.0
 # A small heap for a minute: the serial collector and one compiler are enough.
 QUICK: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-#: What most tests load: a session, Python tasks, a streaming query.
+#: A program that loads what most tests need: a session, Python tasks, a streaming query.
 PROGRAM: Final = """
 import tempfile
 from pyspark import SparkContext

@@ -104,7 +104,7 @@ static void test_the_turns_of_four_rounds(void)
     }
 }
 
-/* What the streams of `order` send, a quantum a turn; each stays ready. */
+/* Lets the streams of `order` send a quantum a turn; each stays ready. Checks their order. */
 static void check_turns(ps_bands_t *bands, const char *order)
 {
     for (int32_t i = 0; order[i] != '\0'; i++) {
