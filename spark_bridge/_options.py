@@ -50,7 +50,8 @@ _SINKS: Final = frozenset({
 })
 #: Options of Spark that also reach a source.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
-_BATCH_ONLY: Final = frozenset({"endingoffsets", "endingtimestamp"})
+#: In lower case, as Spark passes them.
+BATCH_ONLY: Final = frozenset({"endingoffsets", "endingtimestamp"})
 _STREAM_ONLY: Final = frozenset({
     "ackon", "maxbytespertrigger", "maxoffsetspertrigger", "minoffsetspertrigger",
     "maxtriggerdelay", "withholdoncheckpoint",
@@ -179,6 +180,13 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
 
 
 def _check_names(given: Mapping[str, str], streaming: bool) -> None:
+    ends, triggers = sorted(BATCH_ONLY & set(given)), sorted(_STREAM_ONLY & set(given))
+    if ends and triggers:
+        raise InvalidArgument(
+            f"options {NAMES[ends[0]]} and {NAMES[triggers[0]]} contradict each other: "
+            f"{NAMES[ends[0]]} is for spark.read, {NAMES[triggers[0]]} is for spark.readStream: "
+            "give one of them"
+        )
     for key in given:
         if key in _SINKS or key in _SPARKS:
             if key == "path":
@@ -195,7 +203,7 @@ def _check_names(given: Mapping[str, str], streaming: bool) -> None:
                 f"option {key}: the penstock source has no such option{hint} It has: "
                 f"{', '.join(sorted(NAMES.values()))}"
             )
-        if streaming and key in _BATCH_ONLY:
+        if streaming and key in BATCH_ONLY:
             raise InvalidArgument(
                 f"option {NAMES[key]}: is for spark.read; a streaming query has no end: leave it "
                 "out"

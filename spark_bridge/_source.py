@@ -44,7 +44,7 @@ from penstock.spark_bridge._keeping import keep_modules
 from penstock.spark_bridge._locality import own_ranges
 from penstock.spark_bridge._offsets import Offset
 from penstock.spark_bridge._one_line import hide, one_line
-from penstock.spark_bridge._options import SourceOptions, read_options
+from penstock.spark_bridge._options import BATCH_ONLY, SourceOptions, read_options
 from penstock.spark_bridge._planning import Partition, Planning
 from penstock.spark_bridge._reader import read_ranges
 from penstock.spark_bridge._subscription import check_listening, check_reachable
@@ -101,7 +101,7 @@ class DefaultSource(DataSource):
 def _streams(options: Mapping[str, str]) -> bool:
     """Return whether the options are for a stream: ``schema`` does not know its caller, but options
     of batches show it."""
-    return "endingoffsets" not in {key.lower() for key in options}
+    return BATCH_ONLY.isdisjoint(key.lower() for key in options)
 
 
 # ---- streaming -----------------------------------------------------------------------------------

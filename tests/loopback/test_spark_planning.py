@@ -15,6 +15,7 @@ from typing import Any, TypedDict
 
 import attrs
 import pytest
+from pyspark.sql.types import StructType
 from support.hosts import PenstockHost
 from support.processes import Peer
 
@@ -26,6 +27,7 @@ from penstock.spark_bridge import _planning, _times
 from penstock.spark_bridge._fetch import RangeLost, sources
 from penstock.spark_bridge._offsets import Offset
 from penstock.spark_bridge._options import Daemon, SourceOptions, read_options
+from penstock.spark_bridge._source import DefaultSource
 from penstock.spark_bridge._subscription import Subscription, SubscriptionInUse
 
 STREAM = 1001
@@ -452,6 +454,19 @@ def test_a_range_is_chosen_by_time(
         assert read(endingTimestamp=middle) == [(0, sent)]
         assert read(startingTimestamp=middle, endingTimestamp=middle) == []
         assert read(startingTimestamp=str(4 * 10**12)) == []
+
+
+@pytest.mark.parametrize("ending", [
+    {"endingOffsets": "latest"}, {"endingTimestamp": "4000000000000"},
+], ids=lambda ending: next(iter(ending)))
+def test_a_batch_read_may_have_an_end_though_the_user_gives_no_schema(
+    host: PenstockHost, control: GroupControl, sent: int, ending: dict[str, str]
+) -> None:
+    """Spark then asks for the schema, and does not state whether it is for a stream."""
+    source = DefaultSource(plain(host) | ending)
+    assert source.schema().startswith("value binary, ")
+    parts: list[Any] = list(source.reader(StructType()).partitions())
+    assert sum(each.length for part in parts for each in part.table) == sent
 
 
 def test_a_new_query_begins_at_a_time_that_has_passed(

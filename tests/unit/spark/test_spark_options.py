@@ -103,6 +103,8 @@ def test_daemons_of_other_hosts_are_read(tmp_path: Path) -> None:
     ({"startingtimestamp": "now"}, "startingTimestamp='now': expected milliseconds since 1970"),
     ({"startingtimestamp": "1", "startingoffsets": "latest"}, "contradict each other"),
     ({"endingtimestamp": "1"}, "option endingTimestamp: is for spark.read"),
+    ({"endingtimestamp": "1", "maxoffsetspertrigger": "5"},
+     r"endingTimestamp and maxOffsetsPerTrigger contradict.*for spark\.read, .*readStream: give"),
     ({"option.channel": "x"}, "Spark does not pass the options of a table"),
     ({"locality": "rack"}, "option locality='rack': expected none or barrier"),
     ({"keyfile": "x"}, "option keyFile: needs control"),
