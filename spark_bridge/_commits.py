@@ -56,6 +56,7 @@ class Batch:
     heard: frozenset[Session] = frozenset()         # those with markers
     ends: Mapping[Session, int] = attrs.Factory(dict)
     messages: int = 0
+    limited: bool = False       # a limit of the batch leaves out a part that has arrived
     skipped: Mapping[Session, tuple[tuple[int, int], ...]] = attrs.Factory(dict)
     done: Done = attrs.Factory(Done)
     keys: Mapping[Session, bytes] = attrs.Factory(dict)
@@ -210,6 +211,7 @@ class _Plan:
         self._bounded = bounded
         self._done = Done.from_plain(begin.done.to_plain())
         self._missing: set[object] = set()
+        self._limited = False
         self._ends: dict[Run, int | None] = {}      # of batch writes: parts, None: aborted
         self._places: dict[Run, dict[tuple[int, bytes], Part]] = {}
         self._homes: dict[Run, set[Session]] = {}
@@ -237,6 +239,7 @@ class _Plan:
             },
             heard=frozenset(self._heard),
             messages=sum(taken.messages for taken in self._taken.values()),
+            limited=self._limited,
             skipped={s: tuple(taken.skipped) for s, taken in self._taken.items()},
             done=self._done,
             keys={
@@ -272,11 +275,13 @@ class _Plan:
             if self._bounded and piece.end > self._target.get(session, 0):
                 break
             if taken.end > want.start and piece.end - want.start > want.max_bytes:
+                self._limited |= piece.kind is Stretch.PART
                 break
             messages = 0
             if piece.kind is Stretch.PART and piece.marker is not None:
                 messages = piece.marker.content.messages
                 if quota and taken.messages and taken.messages + messages > quota:
+                    self._limited = True
                     break
             wanted = self._judge(session, piece, self._is_first(found, number))
             if wanted is None or len(taken.skipped) >= _MOST_SKIPPED:

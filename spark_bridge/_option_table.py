@@ -75,7 +75,8 @@ SOURCE: Final = (
         "`minOffsetsPerTrigger`",
         "none",
         "smallest number of messages in a batch. A batch starts with fewer messages if half of "
-        "a session's window is full, or after `maxTriggerDelay`",
+        "a session's window is full, if another limit allows no more, or after "
+        "`maxTriggerDelay`",
     ),
     (
         "`maxTriggerDelay`",

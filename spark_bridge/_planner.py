@@ -350,6 +350,11 @@ def wants(
     return [attrs.evolve(want, max_bytes=parts[session]) for session, want in found.items()]
 
 
+def is_limited(found: Sequence[Want], max_bytes: int | None) -> bool:
+    """Return whether the sessions have as much data as the batch may contain (``max_bytes``)."""
+    return max_bytes is not None and sum(want.end - want.start for want in found) >= max_bytes
+
+
 def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
     """Return the end offset of a batch that reads each session up to its position in ``ends``. If
     there is no new data, return ``start``."""

@@ -208,7 +208,8 @@ class Planning:
         ends, messages = self._ends(plain, left)
         ends |= whole.ends
         ends |= self._severed(view, found, ends)
-        if self._waits(found, messages + whole.messages):
+        limited = whole.limited or planner.is_limited(plain, max_bytes)
+        if not limited and self._waits(found, messages + whole.messages):
             ends = {}
         after = planner.advance(view, begin, ends)
         if after is not begin:

@@ -425,6 +425,19 @@ def test_a_batch_waits_for_as_many_messages_as_it_should_have(
     assert taken(minOffsetsPerTrigger="101", maxTriggerDelay="1ms")
 
 
+def test_a_batch_as_large_as_its_bytes_may_be_waits_for_no_more_messages(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """Else each batch would wait for maxTriggerDelay: it can never have as many messages."""
+    for max_bytes, is_taken in ((sent, True), (sent + 64, False)):
+        planning = _planning.Planning(options(host, minOffsetsPerTrigger="101"))
+        try:
+            start = planning.initial()
+            assert (planning.latest(start, max_bytes, 0) is not start) is is_taken
+        finally:
+            planning.stop()
+
+
 def test_a_range_is_chosen_by_time(
     host: PenstockHost, control: GroupControl, sent: int
 ) -> None:
