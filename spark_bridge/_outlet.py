@@ -19,7 +19,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.client import Client, Offer, Publication, connect
-from penstock.client._directory import daemon_directory
+from penstock.client._directory import daemon_directory, not_allowed
 from penstock.client._group_port import SOCKET_NAME as GROUPS_SOCKET
 from penstock.core.errors import InvalidArgument, PenstockError, TimeoutExpired
 from penstock.spark_bridge._listening import refusal
@@ -236,11 +236,13 @@ def _await_daemon(directory: str | None, deadline: float) -> None:
     new daemon. A daemon that starts replaces the socket, so for a moment there is none. A directory
     that has neither is probably a wrong one.
 
-    :raises SinkError: no daemon listens in time.
+    :raises SinkError: no daemon listens in time, or this user may not connect.
     """
     path = daemon_directory(directory) / GROUPS_SOCKET
     last_seen = time.monotonic()
     while (error := refusal(path)) is not None:
+        if isinstance(error, PermissionError):
+            raise SinkError(f"option daemonDir: {not_allowed(path)}") from error
         now = time.monotonic()
         if not isinstance(error, FileNotFoundError) or path.with_name(_LOCK_NAME).exists():
             last_seen = now

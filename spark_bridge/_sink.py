@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from penstock.client._directory import daemon_directory
+from penstock.client._directory import daemon_directory, not_allowed
 from penstock.core.errors import InvalidArgument, MessageTooLong, PenstockError
 from penstock.spark_bridge import _digest
 from penstock.spark_bridge._arrow import fingerprint
@@ -409,10 +409,14 @@ def batch_writer(options: Any, schema: StructType, overwrite: bool) -> BatchSink
 def _check_driver(options: SinkOptions) -> None:
     """Check that the driver can publish the end of the job.
 
-    :raises InvalidArgument: no daemon runs on the driver's host.
+    :raises InvalidArgument: no daemon runs on the driver's host, or this user may not reach it.
     """
     path = daemon_directory(options.directory) / _LEASE_SOCKET
-    if not path.exists():
+    try:
+        is_there = path.exists()
+    except PermissionError:
+        raise InvalidArgument(f"option daemonDir: {not_allowed(path)}") from None
+    if not is_there:
         raise InvalidArgument(
             f"no penstock daemon for the sink in {path.parent} on the driver's host, where the "
             "sink publishes the end of a batch write. Start a daemon, set daemonDir or "

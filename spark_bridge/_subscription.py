@@ -27,7 +27,7 @@ from penstock.client import (
     UnknownGroup,
     UnreliableStream,
 )
-from penstock.client._directory import daemon_directory
+from penstock.client._directory import daemon_directory, not_allowed
 from penstock.client._group_port import SOCKET_NAME as GROUPS_SOCKET
 from penstock.client._groups import CreditAction
 from penstock.core.errors import (
@@ -100,8 +100,8 @@ def check_reachable(options: SourceOptions) -> None:
 def check_listening(options: SourceOptions) -> None:
     """Check that a process listens at the socket or the TCP address of each daemon.
 
-    :raises InvalidArgument: no process listens; the exception's text names the option and the
-        remedy. The function raises within a second.
+    :raises InvalidArgument: no process listens, or this user may not connect; the exception's text
+        names the option and the remedy. The function raises within a second.
     """
     for daemon in options.daemons:
         refusal = _connection_refused(daemon)
@@ -110,7 +110,10 @@ def check_listening(options: SourceOptions) -> None:
 
 
 def _connection_refused(daemon: Daemon) -> str | None:
-    """Return the reason why no connection is possible; None: a process listens."""
+    """Return the reason why no connection is possible; None: a process listens.
+
+    :raises InvalidArgument: this user may not connect.
+    """
     if daemon.address is not None:
         host, _, port = daemon.address.removeprefix("tcp://").rpartition(":")
         try:
@@ -120,6 +123,8 @@ def _connection_refused(daemon: Daemon) -> str | None:
         return None
     path = daemon_directory(daemon.directory) / GROUPS_SOCKET
     refusal = listening.refusal(path)
+    if isinstance(refusal, PermissionError):
+        raise InvalidArgument(f"option daemonDir: {not_allowed(path)}")
     return None if refusal is None else f"{path}: {refusal.strerror or refusal}."
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +22,10 @@ from support.hosts import PenstockHost, penstock_host
 from loopback.streams import eventually
 from loopback.test_remote_control import keygen
 from penstock.client import GroupControl
-from penstock.core.errors import InvalidArgument
+from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.spark_bridge._options import read_options
+from penstock.spark_bridge._outlet import outlet
+from penstock.spark_bridge._sink import batch_writer
 from penstock.spark_bridge._source import BatchReader, Planning, StreamReader
 
 EXPIRY_S = 2
@@ -89,16 +92,23 @@ def test_a_daemon_that_does_not_answer_lets_no_group_of_another_one_expire(
         planning.stop()
 
 
-@pytest.mark.parametrize("away", ["directory", "address"])
+@pytest.mark.parametrize("away", ["directory", "socket", "file", "address"])
 def test_no_daemon_is_named_at_once_although_the_user_gives_the_schema(
     tmp_path: Path, away: str
 ) -> None:
     """Spark asks the source for its schema only if the user gives none. The option retry, after
     which the query would end in any case, is for daemons that were there."""
     options = {"channel": "aeron:ipc", "streamId": "1", "subscription": "none", "retry": "6s"}
-    if away == "directory":
+    if away != "address":
         options |= {"daemonDir": str(tmp_path / "none")}
         said = f"option daemonDir: no daemon in {tmp_path}"
+        if away == "file":
+            (tmp_path / "none").touch()
+        elif away == "socket":              # which a killed daemon leaves behind
+            (tmp_path / "none").mkdir()
+            with socket.socket(socket.AF_UNIX) as left:
+                left.bind(str(tmp_path / "none" / "groups.sock"))
+            said += ".*refused"
     else:
         key = keygen(tmp_path, "query").split()[0]
         options |= {"control": "tcp://127.0.0.1:1", "serverKey": key,
@@ -113,3 +123,32 @@ def test_no_daemon_is_named_at_once_although_the_user_gives_the_schema(
                 call()
     finally:
         reader.stop()
+
+
+@contextlib.contextmanager
+def without_permission(directory: Path) -> Iterator[None]:
+    """The block runs as a user who may not enter the directory; root may enter any."""
+    directory.mkdir(mode=0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        directory.chmod(0o700)
+
+
+def test_a_directory_without_permission_is_named_at_once_with_its_owner(tmp_path: Path) -> None:
+    """No daemon that starts later helps, so that neither retry nor timeout is waited for."""
+    options = {"channel": "aeron:ipc", "streamId": "1", "daemonDir": str(tmp_path / "closed")}
+    reading = read_options(options | {"subscription": "none", "retry": "3600s"})
+    rows = StructType().add("value", "string")
+    with without_permission(tmp_path / "closed"):
+        for call in (
+            StreamReader(reading, StructType()).initialOffset,
+            lambda: batch_writer(options, rows, overwrite=False),
+            lambda: outlet(options["daemonDir"], 3600.0),
+        ):
+            with pytest.raises(PenstockError, match="option daemonDir: this user may not reach"):
+                call()
