@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.core.errors import InvalidArgument
-from penstock.spark_bridge import _kafka, _option_table, _options, _sink_options
+from penstock.spark_bridge import _kafka, _option_table, _options, _planner, _sink_options
 
+MINUTE_NS = 60 * 10**9
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
@@ -24,19 +25,73 @@ def test_the_page_has_the_table_of_the_code(
     assert _option_table.table(rows) in (DOCS / page).read_text(encoding="utf-8")
 
 
-def test_defaults_of_the_table_are_those_of_the_code() -> None:
-    read = _options.read_options({"channel": "aeron:ipc", "streamid": "1", "subscription": "s"})
-    rows = {name: row[1] for row in _option_table.SOURCE for name in
-            _option_table.names((row,))}
-    assert rows["groupExpiry"].startswith(f"`{read.expiry_ns // 60_000_000_000}m`")
-    assert rows["retry"] == f"`{read.retry_ns // 10**9}s`"
-    assert rows["maxTriggerDelay"] == f"`{read.max_delay_ns // 60_000_000_000}m`"
-    assert rows["batchBytes"] == f"`{read.batch_bytes // 2**20}m`"
-    assert rows["ackOn"] == f"`{read.ack_on}`"
-    assert rows["locality"] == f"`{read.locality}`"
-    assert rows["payload"] == f"`{read.payload}`"
-    assert rows["failOnDataLoss"] == f"`{str(read.fail_on_data_loss).lower()}`"
-    assert rows["startingOffsets"].startswith(f"`{read.starting}`")
+def shown(value: object) -> str:
+    """A default as the tables show it."""
+    if value is None:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def defaults(rows: tuple[tuple[str, str, str], ...]) -> dict[str, str]:
+    return {name: row[1] for row in rows for name in _option_table.names((row,))}
+
+
+def test_each_default_of_the_sources_table_is_that_of_the_code() -> None:
+    given = {"channel": "aeron:ipc", "streamid": "1", "subscription": "s"}
+    read = _options.read_options(given)
+    batch = _options.read_options(given, streaming=False)
+    for name in given:
+        with pytest.raises(InvalidArgument):
+            _options.read_options({key: text for key, text in given.items() if key != name})
+    assert read.sessions == ()
+    assert read.read_committed is None
+    assert read.arrow_schema is None
+    assert read.include_metadata is False
+    assert read.daemons == (_options.Daemon(directory=None),)
+    words = {
+        **dict.fromkeys(("channel", "streamId", "subscription"), "required"),
+        **dict.fromkeys(("streams", "arrowSchema", "includeMetadata", "control"), ""),
+        **dict.fromkeys(("serverKey", "serverKeyFile", "serverKeys"), "one of them with `control`"),
+        "sessions": "all",
+        "readCommitted": "of sessions with markers",
+        "daemonDir": "`$PENSTOCK_DIR`, else `/dev/shm/penstock-$USER`",
+        "keyFile": "with `control`",
+        "minPartitions": "one task per core of the driver's host, each with at least "
+                         f"{_planner.SMALLEST_PART // 1024} KiB",
+        "startingOffsets": f"{shown(read.starting)}, batch: {shown(batch.starting)}",
+        "groupExpiry": f"`{read.expiry_ns // MINUTE_NS}m`, batch `{batch.expiry_ns // 10**9}s`",
+        "maxTriggerDelay": f"`{read.max_delay_ns // MINUTE_NS}m`",
+        "retry": f"`{read.retry_ns // 10**9}s`",
+        "batchBytes": f"`{read.batch_bytes // 2**20}m`",
+    }
+    values = {
+        "endingOffsets": batch.ending, "maxBytesPerTrigger": read.max_bytes,
+        "maxOffsetsPerTrigger": read.max_messages, "minOffsetsPerTrigger": read.min_messages,
+        "startingTimestamp": read.starting_ns, "endingTimestamp": batch.ending_ns,
+        "maxRecordsPerPartition": read.max_records, "failOnDataLoss": read.fail_on_data_loss,
+        "ackOn": read.ack_on, "withholdOnCheckpoint": read.withhold, "payload": read.payload,
+        "includeHeaders": read.include_headers, "locality": read.locality,
+    }
+    assert read.min_partitions is None
+    expected = words | {name: shown(value) for name, value in values.items()}
+    assert defaults(_option_table.SOURCE) == expected
+
+
+def test_each_default_of_the_sinks_table_is_that_of_the_code() -> None:
+    given = {"channel": "aeron:ipc", "streamid": "1"}
+    read = _sink_options.read_options(given)
+    for name in given:
+        with pytest.raises(InvalidArgument):
+            _sink_options.read_options({key: text for key, text in given.items() if key != name})
+    assert (read.directory, read.write_id, read.job_id, read.arrow) == (None, "", "", False)
+    assert defaults(_option_table.SINK) == {
+        "channel": "required", "streamId": "required",
+        "daemonDir": "the executor's `$PENSTOCK_DIR`, else `/dev/shm/penstock-$USER`",
+        "timeout": f"`{read.timeout_ns // 10**9}s`", "payload": "`binary`",
+        "keyColumn": shown(read.key_column), "maxKeys": str(read.max_keys),
+        "drain": shown(read.drain), "markers": shown(read.markers), "jobId": "made up",
+        "jobCommit": shown(read.job_commit), "writeId": "none",
+    }
 
 
 @pytest.mark.parametrize(("rows", "page"), [
