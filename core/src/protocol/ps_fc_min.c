@@ -47,7 +47,7 @@ static int64_t slowest(ps_fc_t *fc)
 
 static bool carries_tag(const ps_fc_t *fc, const ps_sm_t *sm)
 {
-    return fc->kind != PS_FC_TAGGED || (sm->has_group_tag != 0 && sm->group_tag == fc->tag);
+    return ps_fc_counts(fc, sm->has_group_tag != 0, sm->group_tag);
 }
 
 /* Notes that the receiver joined; the limit moves at the next cycle. Returns the start of its

@@ -152,6 +152,13 @@ bool ps_fc_always(const ps_fc_t *fc);
 int64_t ps_fc_furthest(ps_fc_t *fc, int64_t receiver_id, int64_t edge, int64_t limit,
                        int64_t now_ns);
 
+/* Returns true if the strategy may wait for a receiver with this group tag: under `tagged` only for
+ * receivers with the group's tag. */
+static inline bool ps_fc_counts(const ps_fc_t *fc, bool has_tag, int64_t tag)
+{
+    return fc->kind != PS_FC_TAGGED || (has_tag && tag == fc->tag);
+}
+
 /* Stores the last status message of a receiver, for strategies other than min and tagged, and
  * removes a receiver that leaves. O(log n). */
 void ps_fc_follow(ps_fc_t *fc, const ps_sm_t *sm, int64_t position, int64_t now_ns);

@@ -284,6 +284,8 @@ struct ps_publication {
                            * this decision. */
     int64_t join_id;
     ps_addr_t join_from;
+    int64_t absent_id; /* Receiver that left or refused the stream last; 0: none. */
+    ps_addr_t absent_address;
     int64_t join_refused;     /* Number of times that the sender refused to wait for a joining
                                * receiver since its last report. */
     int64_t join_notified_ns; /* Time at which the sender last reported that it refused to wait for

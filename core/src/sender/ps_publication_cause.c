@@ -176,11 +176,27 @@ static void blame_credit(const ps_publication_t *pub, ps_blame_t *blame)
     }
 }
 
+/* Returns the receiver for which a stream without enough receivers waits: one that is there and
+ * that the required number leaves out, else the last one that left or refused; 0: unknown. Bound:
+ * the receivers. */
+static int64_t missing_receiver(const ps_publication_t *pub)
+{
+    for (int32_t i = 0; pub->fc.min_size > 0 && i < pub->receiver_count; i++) {
+        const ps_receiver_view_t *view = &pub->receivers[i].view;
+        if (ps_fc_counts(&pub->fc, view->has_group_tag != 0, view->group_tag) &&
+            ps_map_get(&pub->fc.index, (uint64_t)view->receiver_id) == 0) {
+            return view->receiver_id;
+        }
+    }
+    return pub->absent_id;
+}
+
 /* Finds the cause that holds the limit at which producers are. */
 __attribute__((noinline)) static void find_cause(const ps_publication_t *pub, ps_blame_t *blame)
 {
     if (!pub->connected || (pub->endpoint != NULL && !ps_send_endpoint_reachable(pub->endpoint))) {
         blame->cause = PS_CAUSE_NO_RECEIVER;
+        blame->culprit = pub->connected ? 0 : missing_receiver(pub);
     } else if (pub->storage_clamped && pub->producer_position >= pub->publisher_limit) {
         blame->cause = PS_CAUSE_STORAGE;
     } else if (pub->credits.binds) {
@@ -228,6 +244,8 @@ __attribute__((cold, noinline)) static ps_holder_t holder_of(const ps_publicatio
         describe_receiver(receiver, &holder);
     } else if (pub->fc.join != NULL && pub->fc.join->joiner == blame->culprit) {
         holder.address = pub->fc.join->joiner_address;
+    } else if (blame->client_slot < 0 && pub->absent_id != 0 && pub->absent_id == blame->culprit) {
+        holder.address = pub->absent_address;
     }
     for (int32_t i = 0; blame->client_slot >= 0 && i < pub->subscriber_count; i++) {
         const ps_publication_subscriber_t *subscriber = &pub->subscribers[i];

@@ -45,9 +45,22 @@ static void show_receiver(ps_publication_t *pub, ps_publication_receiver_t *rece
     ps_publication_account_restated(pub, receiver);
 }
 
+/* Notes a receiver that left or refused, for the cause no_receiver. A stream that requires
+ * receivers with a tag does not wait for others. */
+static void note_absent(ps_publication_t *pub, int64_t id, const ps_addr_t *address, bool has_tag,
+                        int64_t tag)
+{
+    if (pub->fc.min_size == 0 || ps_fc_counts(&pub->fc, has_tag, tag)) {
+        pub->absent_id = id;
+        pub->absent_address = *address;
+    }
+}
+
 static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *receiver)
 {
     static const ps_receiver_view_t nobody;
+    const ps_receiver_view_t *view = &receiver->view;
+    note_absent(pub, receiver->id, &view->address, view->has_group_tag != 0, view->group_tag);
     PS_ASSERT(receiver >= pub->receivers && receiver < pub->receivers + pub->receiver_count);
     ps_publication_receiver_t *last = &pub->receivers[--pub->receiver_count];
     const bool granted = receiver->credit_limit != PS_CREDIT_OPEN;
@@ -97,6 +110,7 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
         pub->greets = true;
         ps_publication_due(pub, now_ns);
     }
+    pub->absent_id = pub->absent_id == receiver->id ? 0 : pub->absent_id;
     receiver->heard_ns = now_ns;
     note_consumed(pub, receiver, position, now_ns);
     receiver->edge = position + sm->window;
@@ -339,7 +353,10 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const p
         (void)ps_publication_credit_step(pub, now_ns); /* it may have granted the last credits */
         ps_publication_update_connected(pub, now_ns);
         ps_sender_ready(ps_publication_sender(pub), pub);
+    } else {
+        note_absent(pub, err->receiver_id, from, err->has_group_tag != 0, err->group_tag);
     }
+    ps_publication_account(pub, now_ns); /* the receiver that refused may be the culprit */
     pub->fc.ops->on_error(&pub->fc, err->receiver_id, now_ns);
     if (pub->fc.due_ns < *pub->due_ns) {
         ps_publication_due(pub, pub->fc.due_ns);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The sender names what holds a stream where two rules meet, and when it was last consumed.
  */
+#include "ps_account.h"
 #include "ps_driver_state.h"
 #include "ps_publication.h"
 #include "sender_rig.h"
@@ -73,6 +74,91 @@ static void test_a_stream_without_destinations_has_no_receiver(void)
     rig_close(rig);
 }
 
+/* Where the account says that its culprit is. */
+static ps_addr_t culprit_address(const rig_t *rig)
+{
+    uint64_t words[PS_HOLDER_WORDS];
+    ps_holder_t holder;
+    for (size_t i = 0; i < PS_HOLDER_WORDS; i++) {
+        words[i] = atomic_load(&rig->slot->holder[i]);
+    }
+    memcpy(&holder, words, sizeof(holder));
+    return holder.address;
+}
+
+static void expect_missing(rig_t *rig, int64_t receiver_id, uint16_t port)
+{
+    rig_fill(rig);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_cause(rig), PS_CAUSE_NO_RECEIVER);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), receiver_id);
+    CHECK_EQ(culprit_address(rig).port, port);
+}
+
+/* One receiver refuses the stream after it read, another one before it joined. */
+static void test_a_receiver_that_refuses_is_the_culprit(void)
+{
+    for (int joined = 0; joined < 2; joined++) {
+        rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+        uint8_t frame[256];
+        const uint32_t length = golden("err", frame);
+        rig_step(rig, 0);
+        expect_missing(rig, 0, 0);
+        if (joined) {
+            rig_connect(rig);
+        }
+        rig_inject(rig, &rig->peer, frame, length);
+        rig_step(rig, 0);
+        expect_missing(rig, GOLDEN_RECEIVER, rig->peer.port);
+        rig_connect(rig); /* it reads after all */
+        CHECK_EQ(rig_cause(rig), PS_CAUSE_NONE);
+        rig_step(rig, 11 * S);
+        expect_missing(rig, GOLDEN_RECEIVER, rig->peer.port); /* and fell silent */
+        rig_close(rig);
+    }
+}
+
+/* A group waits for the member that left, or for one whose window stays closed. */
+static void test_a_group_names_the_member_that_it_waits_for(void)
+{
+    for (int closed = 0; closed < 2; closed++) {
+        rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_MULTICAST,
+                                                .flow_control = PS_FC_MIN,
+                                                .group_min_size = 2,
+                                                .fc_timeout_ns = 2 * S });
+        ps_addr_t other = rig->peer;
+        other.port++;
+        rig_step(rig, 0);
+        for (int i = 0; i < 40; i++) {
+            rig_sm(rig, 1, &rig->peer, 0, 8192, 0);
+            if (i == 0 || closed) {
+                rig_sm(rig, 2, &other, 0, i == 0 ? 8192 : 0, 0);
+            } else if (i == 1) {
+                rig_sm(rig, 2, &other, 0, 8192, PS_SM_EOS);
+            }
+            rig_step(rig, 100 * MS);
+        }
+        CHECK_EQ(atomic_load(&rig->log.meta->is_connected), 0);
+        expect_missing(rig, 2, other.port);
+        rig_close(rig);
+    }
+}
+
+/* A receiver without the tag is not the one that a group of tagged receivers waits for. */
+static void test_a_tagged_group_waits_for_no_other_receiver(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){
+        .kind = RIG_MULTICAST, .flow_control = PS_FC_TAGGED, .group_min_size = 1, .group_tag = 5 });
+    rig_step(rig, 0);
+    rig_sm(rig, 1, &rig->peer, 0, 8192, 0);
+    rig_step(rig, 0);
+    expect_missing(rig, 0, 0);
+    rig_sm(rig, 1, &rig->peer, 0, 8192, PS_SM_EOS);
+    rig_step(rig, 1 * MS);
+    expect_missing(rig, 0, 0);
+    rig_close(rig);
+}
+
 /* Both bind: storage comes before rates in the order of refusals. */
 static void test_storage_is_named_before_a_rate(void)
 {
@@ -98,6 +184,9 @@ int main(void)
     test_a_spy_alone_holds_the_stream();
     test_a_corrupt_stream_is_held_by_a_claim();
     test_a_stream_without_destinations_has_no_receiver();
+    test_a_receiver_that_refuses_is_the_culprit();
+    test_a_group_names_the_member_that_it_waits_for();
+    test_a_tagged_group_waits_for_no_other_receiver();
     test_storage_is_named_before_a_rate();
     return 0;
 }
