@@ -224,6 +224,11 @@ class SimNetwork(NativeObject):
             self._lib.ps_simnet_stuff(self._handle, host, until_ns, short_ppm), "fill sockets"
         )
 
+    def make_plain(self, host: int) -> None:
+        """Make the host one that does not know trailers, as Aeron's: SETUPs and status messages
+        arrive there without their trailer."""
+        self._check(self._lib.ps_simnet_make_plain(self._handle, host), "remove trailers")
+
     def inject(
         self, host: int, source: Address, target: Address, data: bytes, now_ns: int
     ) -> None:

@@ -223,6 +223,8 @@ class World:
             if host.script.restart_ns is not None:
                 self.at(host.script.restart_ns, partial(self.restart, host))
             self._stuff(host, 0)
+            if dict(host.script.driver).get("advertise") == 0:
+                self.network.make_plain(host.index)
             for from_ns, until_ns in host.script.full:
                 self.at(from_ns, partial(self._stuff, host, until_ns))
 

@@ -97,6 +97,15 @@ int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_
     return PS_OK;
 }
 
+int ps_simnet_make_plain(ps_simnet_t *simnet, int32_t host)
+{
+    if (host < 0 || host >= simnet->host_count) {
+        return ps_fail(PS_E_INVALID, "simulator: no host %d", host);
+    }
+    simnet->hosts[host].plain = true;
+    return PS_OK;
+}
+
 int ps_simnet_inject(ps_simnet_t *simnet, int32_t host, const ps_addr_t *from, const ps_addr_t *to,
                      const uint8_t *data, uint32_t length, int64_t now_ns)
 {

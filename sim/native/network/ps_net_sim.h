@@ -94,6 +94,7 @@ struct ps_sim_host {
     int64_t full_until_ns; /* Time until which the sockets of the host accept no datagram. */
     uint32_t short_ppm;    /* Probability, in ppm, that a send call accepts only a part of its
                             * datagrams. */
+    bool plain;            /* Datagrams arrive without trailers (ps_simnet.h). */
 };
 
 typedef struct ps_sim_link_state {

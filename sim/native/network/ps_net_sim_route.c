@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "ps_net_sim.h"
+#include "ps_wire.h"
+#include "ps_wire_fields.h"
 
 /* The host that a unicast datagram from `from` reaches, NULL: none. */
 static ps_sim_host_t *host_of(ps_simnet_t *simnet, ps_sim_host_t *from, const ps_addr_t *address)
@@ -77,7 +79,27 @@ static void deliver(ps_socket_t *socket, ps_sim_packet_t *packet, int64_t time_n
     }
 }
 
-void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns)
+/* Returns a copy of a SETUP or status message without its trailer. NULL: the datagram has no
+ * trailer, or there is no memory. */
+static ps_sim_packet_t *without_trailer(const ps_sim_packet_t *packet)
+{
+    uint16_t type = 0;
+    if (ps_wire_check(packet->data, packet->length, &type) != PS_WIRE_OK ||
+        (type != PS_TYPE_SETUP && type != PS_TYPE_SM)) {
+        return NULL;
+    }
+    const uint32_t length = (uint32_t)ps_get_i32(packet->data);
+    ps_sim_packet_t *copy =
+        length > 0 && length < packet->length ? malloc(sizeof *copy + length) : NULL;
+    if (copy != NULL) {
+        memcpy(copy, packet, sizeof *copy + length);
+        copy->length = length;
+        copy->references = 1;
+    }
+    return copy;
+}
+
+static void arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns)
 {
     bool multicast = ps_sim_is_multicast(&packet->to);
     ps_socket_t *best = NULL;
@@ -99,6 +121,15 @@ void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns
     } else if (members == 0 && !multicast) {
         host->simnet->stats.unreachable++;
         ps_sim_trace(host->simnet, time_ns, packet, host->index, PS_SIM_UNREACHABLE);
+    }
+}
+
+void ps_sim_arrive(ps_sim_host_t *host, ps_sim_packet_t *packet, int64_t time_ns)
+{
+    ps_sim_packet_t *plain = host->plain ? without_trailer(packet) : NULL;
+    arrive(host, plain != NULL ? plain : packet, time_ns);
+    if (plain != NULL) {
+        ps_sim_release(plain);
     }
 }
 

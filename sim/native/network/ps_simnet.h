@@ -83,6 +83,9 @@ int ps_simnet_drop(ps_simnet_t *simnet, int32_t from, int32_t to, uint64_t numbe
  * accepts all its datagrams or, with the probability short_ppm, only the first few or none.
  * PS_E_INVALID. */
 int ps_simnet_stuff(ps_simnet_t *simnet, int32_t host, int64_t until_ns, uint32_t short_ppm);
+/* Makes a host one that does not know trailers, as Aeron's: SETUPs and status messages arrive there
+ * without their trailer. PS_E_INVALID. */
+int ps_simnet_make_plain(ps_simnet_t *simnet, int32_t host);
 /* Sends a forged datagram from a host. The source address `from` may have any port. `length` is 1
  * to 65504 bytes. PS_E_INVALID, PS_E_NO_MEMORY. */
 int ps_simnet_inject(ps_simnet_t *simnet, int32_t host, const ps_addr_t *from, const ps_addr_t *to,
