@@ -24,6 +24,13 @@ STREAM = 1001
 PORT = 40456
 TERM = 64 * 1024
 WINDOW = TERM // 2
+STAGES = 3
+#: The source publishes so much a second until it is paused.
+RATE = 128 * 1024
+#: In this time the windows of all publications and images are full.
+FILL_S = STAGES * 2 * WINDOW / RATE
+#: Status messages on the way: each stage sends one every 200 ms at the latest.
+SLACK_S = 0.6
 TIMEOUT_S = 60.0
 QUIET = 200                             # rounds without progress: the chain is full
 
@@ -50,9 +57,24 @@ def test_the_first_publisher_names_the_application_that_pauses_behind_two_relays
             client.add_publication(f"{heard[1]}|term-length=64k", STREAM)
         )
 
+        clock: Patience | None = None       # since the source publishes
+        paused_s: dict[int, float] = {}     # when each stage was paused first
+        is_full = False
+
+        def stages() -> list[penstock.Publication]:
+            """Return the publications of the source and of the relays, as far as they exist."""
+            return [publication, *(found for relay in relays for found in relay.publications)]
+
         def step() -> bool:
             """Offer and relay what is possible."""
             moved = [relay.step() for relay in relays]
+            if not is_full:
+                spent_s = clock.spent_s if clock is not None else 0.0
+                for number, stage in enumerate(stages()):
+                    if stage.pressure().cause == "receiver_window":
+                        paused_s.setdefault(number, spent_s)
+                if publication.position >= RATE * spent_s:
+                    return any(moved)
             message = b"%d-" % len(sent) * 100
             if publication.offer(message) > 0:
                 sent.append(message)
@@ -66,7 +88,16 @@ def test_the_first_publisher_names_the_application_that_pauses_behind_two_relays
                 if not step():
                     time.sleep(0.001)   # for the daemons
 
-        until(lambda: len(sent) > 100, "the chain is connected")
+        def is_connected() -> bool:
+            found = stages()
+            return len(found) == STAGES and all(stage.is_connected for stage in found)
+
+        until(is_connected, "the chain is connected")
+        paused_s.clear()
+        clock = Patience(TIMEOUT_S, exact=True)
+        until(lambda: len(paused_s) == STAGES, "all are paused")
+        assert max(paused_s.values()) <= FILL_S + SLACK_S, paused_s
+        is_full = True
         until(lambda: publication.pressure().client == "slow app", "the culprit is named")
         pressure = publication.pressure()
         assert pressure.cause == "receiver_window"
@@ -78,12 +109,11 @@ def test_the_first_publisher_names_the_application_that_pauses_behind_two_relays
         while quiet < QUIET:
             quiet = 0 if step() else quiet + 1
             time.sleep(0.001)
-        stages = [publication, *(relay.publications[0] for relay in relays)]
-        for stage in stages:
+        for stage in stages():
             assert stage.pressure().cause == "receiver_window"
             assert stage.position <= stage.position_limit + TERM // 8
             assert stage.pressure().client == "slow app"
-        positions = [stage.position for stage in stages]
+        positions = [stage.position for stage in stages()]
         for before, behind in pairwise(positions):
             assert before - behind <= 2 * WINDOW + TERM // 8    # one log and one image
         assert positions[-1] <= 2 * WINDOW + TERM // 8
