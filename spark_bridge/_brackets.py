@@ -188,8 +188,9 @@ class Done:
         """Whether the query has read an earlier attempt of this part, and the rows of that attempt
         differ.
         """
-        text = self._queries[part.query].places(part.epoch)[place_of(part)]
-        return bool(text) and content.rows > 0 and text != _text(content)
+        before = self._queries[part.query].places(part.epoch)[place_of(part)]
+        now = _text(content)
+        return bool(before) and bool(now) and before != now
 
     def add(self, part: Part, content: Content) -> None:
         """The part was taken."""
@@ -247,7 +248,10 @@ class Done:
 
 
 def _text(content: Content) -> str:
-    return f"{content.rows}.{content.digest:x}" if content.rows else ""
+    """Return what an offset keeps of a part's rows; empty: the marker (version 1) does not state
+    its rows."""
+    stated = content.rows > 0 or content.messages == 0
+    return f"{content.rows}.{content.digest:x}" if stated else ""
 
 
 def _query_plain(known: _Query) -> dict[str, Any]:
