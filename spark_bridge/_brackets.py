@@ -168,6 +168,14 @@ class Done:
 
     _queries: dict[UUID, _Query] = attrs.Factory(dict)
     _jobs: dict[tuple[UUID, int], None] = attrs.Factory(dict)
+    _begun: dict[tuple[UUID, int], UUID] = attrs.Factory(dict)
+
+    def run_of(self, query: UUID, epoch: int) -> UUID | None:
+        """Return the run of a batch write of which the query has read some parts, and has not read
+        all. The other parts must come from the same run, because another run may divide the rows
+        differently. Return None if there is no such run.
+        """
+        return self._begun.get((query, epoch))
 
     def has_job(self, part: Part) -> bool:
         """Whether the query has read all parts of the batch write to which this part belongs."""
@@ -198,6 +206,10 @@ class Done:
         query = self._queries.setdefault(part.query, _Query())
         query.number = number + 1
         query.add(part.epoch, place_of(part), _text(content))
+        if part.job:
+            self._begun[(part.query, part.epoch)] = part.run
+            while len(self._begun) > _MOST_JOBS:
+                del self._begun[next(iter(self._begun))]
 
     def places(self, part: Part) -> int:
         """Return how many parts of the same writing query and epoch the reading query has read."""
@@ -209,6 +221,7 @@ class Done:
         ``part`` belongs. The record then drops its entries for the single parts of this job.
         """
         self._jobs[(part.query, part.epoch)] = None
+        self._begun.pop((part.query, part.epoch), None)
         while len(self._jobs) > _MOST_JOBS:
             del self._jobs[next(iter(self._jobs))]
         query = self._queries.get(part.query)
@@ -225,6 +238,7 @@ class Done:
         plain: dict[str, Any] = {
             "queries": {str(query): _query_plain(known) for query, known in sorted(latest)},
             "jobs": [f"{query}|{epoch}" for query, epoch in self._jobs],
+            "begun": {f"{query}|{epoch}": str(run) for (query, epoch), run in self._begun.items()},
         }
         return {name: value for name, value in plain.items() if value}
 
@@ -238,13 +252,16 @@ class Done:
             queries = {
                 UUID(query): _query(known) for query, known in plain.get("queries", {}).items()
             }
-            jobs = {
-                (UUID(text.partition("|")[0]), int(text.partition("|")[2])): None
-                for text in plain.get("jobs", ())
-            }
+            jobs = {_job(text): None for text in plain.get("jobs", ())}
+            begun = {_job(text): UUID(run) for text, run in plain.get("begun", {}).items()}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidArgument(f"no parts of an offset: {error!r}") from None
-        return cls(queries, jobs)
+        return cls(queries, jobs, begun)
+
+
+def _job(text: str) -> tuple[UUID, int]:
+    query, _, epoch = text.partition("|")
+    return UUID(query), int(epoch)
 
 
 def _text(content: Content) -> str:

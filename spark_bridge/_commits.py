@@ -260,7 +260,12 @@ class _Plan:
         run = _run(part)
         if piece.kind is Stretch.JOB_END:
             commits = piece.marker.kind is Kind.JOB_COMMIT
-            self._ends.setdefault(run, piece.marker.content.messages if commits else None)
+            # A driver may abort a job whose JOB_COMMIT it could not send in time. The JOB_ABORT
+            # applies, unless an earlier batch has read a part of the job.
+            if commits == (self._done.run_of(part.query, part.epoch) == part.run):
+                self._ends[run] = piece.marker.content.messages if commits else None
+            else:
+                self._ends.setdefault(run, piece.marker.content.messages if commits else None)
             return
         self._homes.setdefault(run, set()).add(session)
         if piece.kind is Stretch.PART:
@@ -377,6 +382,8 @@ class _Plan:
         run = _run(part)
         if self._done.has_job(part):
             return False
+        if self._is_other(run):
+            return False
         if self._is_whole(run):
             return True
         if run in self._ends and self._ends[run] is None:
@@ -387,10 +394,15 @@ class _Plan:
             return False if self._overdue(("job", run), f"batch write {part.query}") else None
         return None
 
+    def _is_other(self, run: Run) -> bool:
+        """Whether the query has begun to read another run of the same batch write. A run is whole
+        when its first part is read, so that the query will have read all of it."""
+        return self._done.run_of(run[0], run[1]) not in (None, run[2])
+
     def _is_whole(self, run: Run) -> bool:
         """Whether the run is committed and all its parts are there, or were taken."""
         parts = self._ends.get(run)
-        if parts is None:
+        if parts is None or self._is_other(run):
             return False
         example = Part(query=run[0], epoch=run[1], run=run[2], partition=0, attempt=0, job=True)
         unread = self._places.get(run, {}).values()
@@ -406,6 +418,8 @@ class _Plan:
         run = _run(part)
         parts = self._ends[run]
         if parts is None or self._done.has_job(part):
+            return True
+        if self._is_other(run):
             return True
         if self._done.places(part) >= parts:
             self._done.add_job(part)

@@ -421,6 +421,64 @@ def test_a_batch_write_may_be_read_in_several_batches(max_bytes: int, restart: b
     assert sorted(query.rows) == sorted(f"{n}" for n in range(6) for _ in range(3))
 
 
+@given(
+    sizes=st.lists(st.integers(0, 3), min_size=1, max_size=6), again=st.integers(1, 4),
+    places=st.permutations(range(5)), max_bytes=st.integers(1, 600), data=st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_batch_write_that_is_repeated_while_it_is_read_comes_once(
+    sizes: list[int], again: int, places: list[int], max_bytes: int, data: st.DataObject
+) -> None:
+    """The repeat may divide the rows differently; no batch mixes parts of both runs."""
+    rows = [f"row {n}" for n in range(sum(sizes))]
+    logs = [Log(number) for number in range(5)]
+    at = 0
+    for partition, size in enumerate(sizes):
+        logs[places[partition % 2]].send(job_of(5, partition), rows[at:at + size])
+        at += size
+    logs[places[2]].end_job(job_of(5), len(sizes))
+    query = Query(logs)
+    for log in logs:
+        log.seen = len(log.frames)
+    for _ in range(data.draw(st.integers(0, 5))):
+        query.batch(max_bytes=max_bytes)
+        query.start()
+    for partition in range(again):
+        logs[places[2 + partition % 2]].send(job_of(6, partition), rows[partition::again])
+    logs[places[4]].end_job(job_of(6), again)
+    query.drain(max_bytes=max_bytes)
+    assert sorted(query.rows) == sorted(rows)
+    assert all(
+        query.offset.positions.get(session(log.number), 0) == FRAME * len(log.frames)
+        for log in logs
+    )
+
+
+@pytest.mark.parametrize("driver", [0, 3])
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_batch_write_that_is_committed_and_then_aborted_is_read_whole_or_not_at_all(
+    driver: int, begun: bool
+) -> None:
+    """The driver could not send its JOB_COMMIT in time, and aborts in a session of its own."""
+    logs = [Log(0), Log(1), Log(2), Log(3)]
+    for partition in range(4):
+        logs[1].send(job_of(5, partition), [f"{partition}"])
+    logs[2].end_job(job_of(5), 4)
+    query = Query(logs)
+    for log in logs:
+        log.seen = len(log.frames)
+    if begun:
+        query.batch(max_bytes=6 * FRAME)
+        assert 0 < len(query.rows) < 4
+    logs[driver].end_job(job_of(5), 0, Kind.JOB_ABORT)
+    query.start()
+    assert query.drain() == (["0", "1", "2", "3"] if begun else [])
+    assert query.offset.positions[session(1)] == FRAME * len(logs[1].frames)
+    logs[1].send(job_of(6), ["a"])
+    logs[2].end_job(job_of(6), 1)
+    assert query.drain() == (["0", "1", "2", "3"] if begun else ["a"])
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_a_batch_write_that_failed_is_left_out_and_its_repeat_is_read_once(told: bool) -> None:
     one, driver = logs = [Log(0), Log(1)]
@@ -500,7 +558,8 @@ def test_the_key_of_a_session_comes_with_its_ranges() -> None:
 def test_what_is_no_offset_is_refused() -> None:
     key = str(session(1))
     for plain in (
-        {"parts": {"queries": {"x": 1}}}, {"parts": {"jobs": ["x"]}}, {f"skip|{key}": [[1, 64]]},
+        {"parts": {"queries": {"x": 1}}}, {"parts": {"jobs": ["x"]}},
+        {"parts": {"begun": {"x": "y"}}}, {f"skip|{key}": [[1, 64]]},
         {f"skip|{key}": [[32]]}, {f"skip|{key}": 5}, {f"key|{key}": "xyz"}, {f"key|{key}": 5},
     ):
         with pytest.raises(InvalidArgument):
