@@ -16,6 +16,7 @@ from penstock.config.protocol.keys import check_public_key, load_public_key
 from penstock.core.errors import InvalidArgument, PenstockError
 from penstock.spark_bridge import _kafka
 from penstock.spark_bridge._checkpoints import check_withhold
+from penstock.spark_bridge._stamps import check_stamps
 
 MIB: Final = 1024 * 1024
 DEFAULT_EXPIRY_NS: Final = 600 * 10**9
@@ -345,21 +346,12 @@ def _ending(given: Mapping[str, str]) -> Bound:
 
 
 def _read_committed(given: Mapping[str, str], streams: Sequence[StreamName]) -> bool | None:
-    if "readcommitted" not in given:
-        return None
-    wanted = _boolean(given, "readCommitted", False)
+    wanted = _boolean(given, "readCommitted", False) if "readcommitted" in given else None
+    arrow = _choice(given, "payload", ("binary", "arrow")) == "arrow"
     for stream in streams:
-        found = uri.parse(stream.channel)
-        for name, offset in (
-            ("media-rcv-ts-offset", found.media_rcv_ts_offset),
-            ("channel-rcv-ts-offset", found.channel_rcv_ts_offset),
-            ("channel-snd-ts-offset", found.channel_snd_ts_offset),
-        ):
-            if wanted and offset == uri.RESERVED_VALUE_OFFSET:
-                raise InvalidArgument(
-                    f"option readCommitted=true: {name}=reserved of {stream.channel} overwrites "
-                    f"the markers of a sink: set {name} to an offset in the payload"
-                )
+        check_stamps(
+            stream.channel, committed="readCommitted=true" if wanted else "", arrow=arrow
+        )
     return wanted
 
 

@@ -13,6 +13,7 @@ import attrs
 from penstock.config import uri
 from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _kafka
+from penstock.spark_bridge._stamps import check_stamps
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -86,12 +87,14 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
             "options jobId and jobCommit go with markers=true: without markers a reader "
             "cannot recognise the rows of a failed job: leave markers out"
         )
+    arrow = _choice(given, "payload", PAYLOADS) == "arrow"
+    check_stamps(channel, committed="markers=true" if markers else "", arrow=arrow, sends=True)
     return SinkOptions(
         channel=channel,
         stream_id=_integer(given, "streamId", None, -(2**31), 2**31 - 1),
         directory=given.get("daemondir") or None,
         timeout_ns=_duration(given, "timeout", DEFAULT_TIMEOUT_NS),
-        arrow=_choice(given, "payload", PAYLOADS) == "arrow",
+        arrow=arrow,
         key_column=given.get("keycolumn") or None,
         max_keys=_integer(given, "maxKeys", DEFAULT_MAX_KEYS, 1, 65_536),
         markers=markers,

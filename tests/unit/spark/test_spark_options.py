@@ -123,6 +123,24 @@ def test_a_mistake_is_told_by_its_name_and_the_fix(given: dict[str, str], words:
         read_options(GOOD | given)
 
 
+@pytest.mark.parametrize("name", [
+    "media-rcv-ts-offset", "channel-rcv-ts-offset", "channel-snd-ts-offset",
+])
+def test_time_stamps_that_overwrite_markers_or_arrow_data_are_refused(name: str) -> None:
+    def given(where: str, **more: str) -> dict[str, str]:
+        return GOOD | {"channel": f"aeron:udp?endpoint=localhost:1|{name}={where}"} | more
+
+    for where in ("reserved", "0", "96"):
+        read_options(given(where))
+        read_options(given(where, readcommitted="false"))
+        with pytest.raises(InvalidArgument, match=f"readCommitted=true: {name}={where} of .*104"):
+            read_options(given(where, readcommitted="true"))
+    assert read_options(given("104", readcommitted="true")).read_committed is True
+    read_options(given("reserved", payload="arrow"))
+    with pytest.raises(InvalidArgument, match=f"payload=arrow: {name}=104 of .* Arrow data: set"):
+        read_options(given("104", payload="arrow"))
+
+
 def test_a_table_without_options_is_refused_with_what_works() -> None:
     for given in ({}, {"path": "/warehouse/t"}):
         with pytest.raises(InvalidArgument, match="CREATE TEMPORARY VIEW") as raised:

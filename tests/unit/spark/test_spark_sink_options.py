@@ -49,6 +49,11 @@ def test_all_options_in_any_spelling_of_case() -> None:
         ({"channel": "aeron:tcp?endpoint=x:1"}, "option channel=aeron:tcp"),
         ({"channel": f"{CHANNEL}|session-id=4"}, "session-id cannot be given: leave it out"),
         ({"channel": "aeron-spy:aeron:ipc"}, "a spy only subscribes"),
+        ({"channel": f"{CHANNEL}|channel-snd-ts-offset=8"},
+         "option markers=true: channel-snd-ts-offset=8 of .* overwrites the markers .* least 104"),
+        ({"channel": f"{CHANNEL}|channel-snd-ts-offset=reserved"}, "overwrites the markers"),
+        ({"channel": f"{CHANNEL}|channel-snd-ts-offset=200", "payload": "arrow"},
+         "option payload=arrow: channel-snd-ts-offset=200 of .* overwrites Arrow data"),
         ({"streamid": ""}, "option streamId=: an integer from -2147483648"),
         ({"streamid": "2147483648"}, "option streamId=2147483648"),
         ({"timeout": "30"}, 'option timeout=30: a time such as "30s"'),
@@ -64,6 +69,13 @@ def test_all_options_in_any_spelling_of_case() -> None:
 def test_a_mistake_names_the_option_and_the_fix(changes: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         read_options({**NEEDED, **changes})
+
+
+def test_time_stamps_that_leave_all_bytes_intact_are_accepted() -> None:
+    for where, markers in (("104", "true"), ("8", "false"), ("reserved", "false")):
+        channel = f"{CHANNEL}|channel-snd-ts-offset={where}"
+        assert read_options({**NEEDED, "channel": channel, "markers": markers}).channel == channel
+    read_options({**NEEDED, "channel": f"{CHANNEL}|media-rcv-ts-offset=8"})     # of its readers
 
 
 def test_a_missing_stream_id_is_named() -> None:
