@@ -48,6 +48,11 @@ class ForgottenPart(PenstockError):
     """
 
 
+class UnreadableMarker(PenstockError):
+    """Raised for a message with the reserved value of a marker that is no marker of a known
+    version."""
+
+
 @attrs.frozen(kw_only=True)
 class Batch:
     """One batch of committed rows. The batch covers only the sessions that contain markers of a
@@ -172,13 +177,27 @@ class Commits:
                 try:
                     marker = decode(mark.payload)
                 except MarkerError as error:
-                    _log.warning("%s: position %d: %s", want.session, mark.begin, error)
+                    self._unreadable(want.session, mark.begin, error)
                     continue
                 one.marks.append(Mark(begin=mark.begin, end=mark.end, marker=marker))
             if found.position <= one.position:
                 break
             one.position = found.position
         return one
+
+    def _unreadable(self, session: Session, position: int, error: MarkerError) -> None:
+        """Report a marker that cannot be decoded: which rows are committed is unknown then.
+
+        :raises UnreadableMarker: the query does not continue without these rows.
+        """
+        text = f"{session}: the marker at position {position} cannot be read: {error}"
+        if self._strict:
+            raise UnreadableMarker(
+                f"{text}. A sink of a later penstock version wrote it, or a time stamp of the "
+                "channel overwrote it: upgrade penstock, or correct the channel of the publisher. "
+                "To read all rows, committed or not, set readCommitted=false"
+            )
+        _log.warning("%s: the query continues", text)
 
     def overdue(self, key: object) -> bool:
         """Return whether the query has waited too long (longer than ``GRACE_S``) for the end of the

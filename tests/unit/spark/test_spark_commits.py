@@ -19,7 +19,7 @@ from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _brackets, _commits, _planner, _times
 from penstock.spark_bridge._assembler import RepeatDiffers
 from penstock.spark_bridge._brackets import Done
-from penstock.spark_bridge._commits import GRACE_S, Commits, ForgottenPart
+from penstock.spark_bridge._commits import GRACE_S, Commits, ForgottenPart, UnreadableMarker
 from penstock.spark_bridge._offsets import Offset, Session
 from penstock.spark_bridge._planner import View, Want
 from penstock.spark_bridge._reader import DataLoss
@@ -348,6 +348,25 @@ def test_a_repeat_with_other_rows_is_an_error() -> None:
     log.send(part_of(1, attempt=2), ["a", "c"])
     with pytest.raises(RepeatDiffers, match=r"epoch 1 partition 0 attempt 2 at position"):
         query.drain()
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_marker_that_cannot_be_read_ends_the_query(
+    required: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its part would be left out, or read as rows of another publisher."""
+    log = Log(0)
+    log.send(part_of(1), ["a"])
+    known = encode
+    monkeypatch.setitem(
+        globals(), "encode", lambda marker: known(marker)[:8] + b"\x03" + known(marker)[9:]
+    )
+    query = Query([log], required=required)
+    with pytest.raises(UnreadableMarker, match=r"marker at position 0 .* marker version 3: this"):
+        query.drain()
+    assert query.rows == []
+    assert Query([log], required=required, strict=False).drain() == ([] if required else ["a"])
+    assert "marker version 3" in caplog.text
 
 
 @pytest.mark.parametrize("attempts", [([], ["a"]), (["a"], [])])
