@@ -15,6 +15,8 @@ import hashlib
 import re
 from typing import Any, Final
 
+import pyarrow as pa
+
 _PREFIX: Final = int.from_bytes(b"PA", "big") << 48
 _REST: Final = (1 << 48) - 1
 _ZONE: Final = re.compile(r"tz=[^\],>]+")
@@ -23,11 +25,28 @@ _ZONE: Final = re.compile(r"tz=[^\],>]+")
 def fingerprint(schema: Any) -> int:
     """Return the reserved value for batches with this schema. The value is a positive number, and
     is the same in each process. The fingerprint depends on the names and types of the columns. The
-    fingerprint does not depend on the nullability of columns or on names of time zones, because
-    neither changes the bytes of the data.
+    fingerprint depends neither on names of time zones nor on nullability, also not of elements and
+    fields within a column. Neither changes the bytes of the data.
     """
-    text = "\n".join(f"{field.name} {_ZONE.sub('tz', str(field.type))}" for field in schema)
+    text = "\n".join(f"{field.name} {_shape(field.type)}" for field in schema)
     return _PREFIX | int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
+
+
+def _shape(kind: Any) -> str:
+    return _ZONE.sub("tz", str(kind)).replace(" not null", "")
+
+
+def is_alike(mine: Any, theirs: Any) -> bool:
+    """Return whether two Arrow types store their values alike: they differ at most in nullability
+    and in the names of list elements."""
+    if mine == theirs:
+        return True
+    if mine.id != theirs.id or mine.num_fields != theirs.num_fields or mine.num_fields == 0:
+        return False
+    fields = [(mine.field(n), theirs.field(n)) for n in range(mine.num_fields)]
+    if pa.types.is_struct(mine) and any(one.name != other.name for one, other in fields):
+        return False
+    return all(is_alike(one.type, other.type) for one, other in fields)
 
 
 def is_fingerprint(reserved_value: int) -> bool:

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from penstock.config import uri
 from penstock.core.errors import InvalidArgument, PenstockError
-from penstock.spark_bridge._arrow import fingerprint, is_fingerprint
+from penstock.spark_bridge._arrow import fingerprint, is_alike, is_fingerprint
 from penstock.spark_bridge._options import SourceOptions
 from penstock.spark_bridge.markers import RESERVED_VALUE, SCHEMA_VALUE
 
@@ -43,10 +43,12 @@ HEADERS: Final = (
     "headers", "array<struct<key:string,value:binary>>",
     pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 )
-#: Types that may differ between payload and declaration, because they store the same values.
-_LOOSE: Final = (
-    pa.types.is_large_string, pa.types.is_large_binary, pa.types.is_string_view,
-    pa.types.is_binary_view, pa.types.is_timestamp, pa.types.is_dictionary,
+#: Types that store the same values in other forms. Payload and declaration may have different types
+#: of the same family.
+_FAMILIES: Final = (
+    (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+    (pa.types.is_timestamp,),
 )
 
 
@@ -264,9 +266,8 @@ class Decoder:
 
     def _check(self, found: Any, where: str) -> None:
         same = found.names == self._payload.names and all(
-            mine.type == theirs.type or any(
-                loose(theirs.type) for loose in _LOOSE
-            ) for mine, theirs in zip(self._payload, found, strict=True)
+            _is_convertible(theirs.type, mine.type)
+            for mine, theirs in zip(self._payload, found, strict=True)
         )
         if not same:
             raise self._differs(where, found)
@@ -276,6 +277,16 @@ class Decoder:
             f"{where}: its columns are {_shown(found)}, but option arrowSchema declares "
             f"{_shown(self._payload)}: declare what is sent"
         )
+
+
+def _is_convertible(sent: Any, declared: Any) -> bool:
+    """Return whether all values of one type are values of the other."""
+    if pa.types.is_dictionary(sent):
+        sent = sent.value_type
+    return is_alike(sent, declared) or any(
+        any(each(sent) for each in family) and any(each(declared) for each in family)
+        for family in _FAMILIES
+    )
 
 
 def _where(messages: Messages, index: int) -> str:

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -221,6 +222,44 @@ def test_the_same_values_stored_otherwise_are_taken() -> None:
     })
     (decoded,) = Decoder(ARROW, ROW).decode(messages(ipc(batch)))
     assert decoded.schema.field("name").type == pa.string()
+
+
+_NESTED = {
+    "xs": (ArrayType(LongType()), pa.list_(pa.field("item", pa.int64(), nullable=False)), [1, 2]),
+    "s": (StructType([StructField("a", LongType())]),
+          pa.struct([pa.field("a", pa.int64(), nullable=False)]), {"a": 3}),
+    "m": (MapType(StringType(), LongType()),
+          pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), [("k", 4)]),
+}
+
+
+@pytest.mark.parametrize("name", _NESTED)
+def test_elements_that_cannot_be_null_are_taken(name: str) -> None:
+    """Spark's functions make such types, and a declaration in DDL has others."""
+    declared, kind, value = _NESTED[name]
+    decoder = Decoder(ARROW, StructType([StructField(name, declared)]))
+    mine = decoder.schema
+    batch = pa.record_batch([pa.array([value], kind)], names=[name])
+    (decoded,) = decoder.decode(messages(ipc(batch)))
+    assert (decoded.schema, decoded.to_pylist()) == (decoder.schema, [{name: value}])
+    if name == "xs":
+        kind = pa.list_(pa.field("element", pa.int64(), nullable=False))    # as Spark names it
+    sent = pa.schema([(name, kind)])
+    assert fingerprint(sent) == fingerprint(mine)
+    for other in (pa.list_(pa.float64()), pa.struct([("a", pa.float64())]), pa.int64()):
+        wrong = pa.record_batch([pa.array([None], other)], names=[name])
+        with pytest.raises(PayloadError, match="but option arrowSchema declares"):
+            list(decoder.decode(messages(ipc(wrong))))
+        assert fingerprint(wrong.schema) != fingerprint(mine)
+
+
+@pytest.mark.parametrize("kind", [
+    pa.timestamp("us"), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.binary(),
+])
+def test_a_type_of_another_family_is_refused(kind: Any) -> None:
+    batch = pa.record_batch({"id": pa.array([None], kind), "name": pa.array(["x"])})
+    with pytest.raises(PayloadError, match="but option arrowSchema declares id int64"):
+        list(Decoder(ARROW, ROW).decode(messages(ipc(batch))))
 
 
 @pytest.mark.parametrize(("payload", "words"), [
