@@ -242,7 +242,8 @@ SINK: Final = (
         "`jobId`",
         "made up",
         "batch writes only: the identity of the write. If a write with the same `jobId` has "
-        "already succeeded, readers drop the rows of the new write",
+        "already succeeded, readers drop the rows of the new write. In `foreachBatch`, query, "
+        "batch and `jobId` together are the identity",
     ),
     (
         "`jobCommit`",
@@ -253,7 +254,8 @@ SINK: Final = (
     (
         "`writeId`",
         "none",
-        "distinguishes several writes of one `foreachBatch` into the same stream",
+        "distinguishes several writes of one `foreachBatch` into the same stream. If two of them "
+        "have the same `writeId`, the second fails",
     ),
 )
 

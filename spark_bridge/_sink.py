@@ -9,10 +9,12 @@ publishers of this input.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import time
 import zlib
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4, uuid5
@@ -61,6 +63,7 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 _RUN_ID: Final = "spark.jobGroup.id"      # a streaming query's run id
 _JOBS: Final = UUID("7a1f2d64-52a3-4c39-9a3e-6d6f6b737061")       # of option jobId
+_MOST_ENDED: Final = 256
 #: Sent at once: what has to find room within the timeout.
 _CHUNK_BYTES: Final = 256 * 1024
 
@@ -73,6 +76,7 @@ class Published(WriterCommitMessage):
     partition: int
     attempt: int
     job: Part | None = None
+    run: str = ""               # of the streaming query whose foreachBatch writes
     sessions: tuple[int, ...] = ()
     messages: int = 0
     bytes: int = 0
@@ -269,7 +273,9 @@ def publish_task(
     if context is None:
         raise InvalidArgument("the sink runs inside a Spark task only")
     streaming = context.getLocalProperty(_QUERY_ID)
-    query = _uuid(streaming, uuid5(_JOBS, options.job_id) if options.job_id else job)
+    query = _uuid(streaming, job)
+    if options.job_id:
+        query = uuid5(query if streaming else _JOBS, options.job_id)
     part = Part(
         query=uuid5(query, options.write_id) if options.write_id else query,
         run=_uuid(context.getLocalProperty(_RUN_ID), job) if streaming and not whole else job,
@@ -293,6 +299,7 @@ def publish_task(
         partition=part.partition,
         attempt=part.attempt,
         job=attrs.evolve(part, partition=0, attempt=0) if whole else None,
+        run=(context.getLocalProperty(_RUN_ID) or "") if streaming else "",
         sessions=tuple(lane.session_id for lane in task.lanes),
         messages=sum(lane.content.messages for lane in task.lanes),
         bytes=sum(lane.content.bytes for lane in task.lanes),
@@ -305,6 +312,14 @@ def _uuid(text: str | None, otherwise: UUID) -> UUID:
         return UUID(text or "")
     except ValueError:
         return otherwise
+
+
+@functools.cache
+def _ended() -> OrderedDict[tuple[str, int, UUID, int], str]:
+    """Return the last batch writes of a ``foreachBatch`` that this process has committed. A write
+    is identified by channel, stream, query and batch; the value is the run of the query. Spark's
+    driver uses one process for many writes."""
+    return OrderedDict()
 
 
 class StreamSink(DataSourceStreamArrowWriter):
@@ -355,7 +370,20 @@ class BatchSink(DataSourceArrowWriter):
         jobCommit). Readers return no part of a job before this marker."""
         done = [one for one in messages if isinstance(one, Published) and one.job is not None]
         if done and done[0].job is not None:
-            self._end(Kind.JOB_COMMIT, done[0].job, sum(len(one.sessions) for one in done))
+            job, run = done[0].job, done[0].run
+            write = (self._options.channel, self._options.stream_id, job.query, job.epoch)
+            # Within a run, a query passes each batch to foreachBatch once: this is no repeat.
+            if run and _ended().get(write) == run:
+                raise InvalidArgument(
+                    f"batch {job.epoch} of the query has written to stream "
+                    f"{self._options.stream_id} on {self._options.channel} before, and readers "
+                    "would drop these rows as a repeat: give each df.write of a foreachBatch "
+                    "another writeId"
+                )
+            self._end(Kind.JOB_COMMIT, job, sum(len(one.sessions) for one in done))
+            _ended()[write] = run
+            while len(_ended()) > _MOST_ENDED:
+                _ended().popitem(last=False)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish the marker JOB_ABORT: it states that the batch write failed. Readers then need
@@ -387,7 +415,13 @@ def stream_writer(options: Any, schema: StructType, overwrite: bool = False) -> 
         fix.
     """
     del overwrite       # outputMode complete: each part is a batch's whole result
-    return StreamSink(_checked(options, schema))
+    checked = _checked(options, schema)
+    if checked.job_id:
+        raise InvalidArgument(
+            f"option jobId={checked.job_id}: is for df.write; readers know a batch of a streaming "
+            "query by its query and its number: leave jobId out"
+        )
+    return StreamSink(checked)
 
 
 def batch_writer(options: Any, schema: StructType, overwrite: bool) -> BatchSink:

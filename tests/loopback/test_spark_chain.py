@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from support.hosts import PenstockHost
 from support.java import needs_java
 from support.spark import Query, Sink, local_session
@@ -126,6 +127,43 @@ def test_spark_refuses_update_mode_and_foreach_batch_publishes_it(
         values = second.sink.values()
     assert len(values) == len(set(values))
     assert {b"%d:%d" % (k, n) for k in range(5) for n in (20, 40)} <= set(values)
+
+
+@pytest.mark.parametrize("name", ["writeId", "jobId"])
+def test_two_writes_of_a_batch_need_names(
+    spark: SparkSession, stream: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    """With one identity, readers would drop the second as a repeat of the first."""
+    sink = {"channel": stream["channel"], "streamId": "7", "timeout": "60s"}
+    source = (
+        spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10)
+        .option("numPartitions", 1).load()
+    )
+
+    def run(named: bool) -> StreamingQuery:
+        def publish(frame: DataFrame, _batch: int) -> None:
+            for which in ("left", "right"):
+                more = {name: which} if named else {}
+                frame.selectExpr(f"concat('{which} ', value) as value").write.format(
+                    "penstock"
+                ).mode("append").options(**sink, **more).save()
+
+        return source.writeStream.foreachBatch(publish).option(
+            "checkpointLocation", str(tmp_path / f"first-{named}")
+        ).trigger(processingTime="1 second").start()
+
+    with Query(spark, stream, tmp_path / "second", Sink()) as second:
+        unnamed = run(named=False)
+        with pytest.raises(StreamingQueryException, match=r"give each df.write .* another writeId"):
+            unnamed.awaitTermination(120)
+        named = run(named=True)
+        try:
+            second.until(lambda: b"right 29" in second.sink.values(), "the third batch came")
+        finally:
+            named.stop()
+        values = second.sink.values()
+    assert {b"%s %d" % (which, n) for which in (b"left", b"right") for n in range(30)} <= \
+        set(values)
 
 
 def test_a_batch_write_that_fails_is_not_read(

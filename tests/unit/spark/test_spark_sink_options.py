@@ -14,6 +14,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.core.errors import InvalidArgument
+from penstock.spark_bridge._sink import stream_writer
 from penstock.spark_bridge._sink_options import SinkOptions, check_schema, read_options
 
 CHANNEL = "aeron:udp?endpoint=127.0.0.1:24001"
@@ -76,6 +77,11 @@ def test_time_stamps_that_leave_all_bytes_intact_are_accepted() -> None:
         channel = f"{CHANNEL}|channel-snd-ts-offset={where}"
         assert read_options({**NEEDED, "channel": channel, "markers": markers}).channel == channel
     read_options({**NEEDED, "channel": f"{CHANNEL}|media-rcv-ts-offset=8"})     # of its readers
+
+
+def test_a_streaming_query_is_no_job() -> None:
+    with pytest.raises(InvalidArgument, match=r"option jobId=a: is for df\.write"):
+        stream_writer({**NEEDED, "jobId": "a"}, schema(value=StringType))
 
 
 def test_a_missing_stream_id_is_named() -> None:
