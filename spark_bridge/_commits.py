@@ -122,8 +122,19 @@ class Commits:
         self._heard: dict[Session, _Heard] = {}
         self._since: dict[object, float] = {}       # when something was missing first
         self._old_daemon = False
+        self._limited = True                        # one batch of many
         self.broken = 0                             # parts and runs that were left out
         self.left_out: dict[tuple[Session, Part], int] = {}     # where they began
+
+    def read_at_once(self) -> None:
+        """Plan batches without the limits that keep the offsets of a streaming query small and its
+        batches short: there is no next batch that could read the rest."""
+        self._limited = False
+
+    def allows(self, marks: int = 0, *, skipped: int = 0) -> bool:
+        """Return whether a session may have one more marker ahead of the query, or one more range
+        that a batch skips."""
+        return not self._limited or (marks < _MOST_MARKS and skipped < _MOST_SKIPPED)
 
     def plan(
         self, view: View, begin: Offset, found: Sequence[Want], *, max_messages: int = 0,
@@ -155,7 +166,7 @@ class Commits:
         one = self._heard.setdefault(want.session, _Heard())
         one.marks = [mark for mark in one.marks if mark.begin >= want.start]
         one.position = max(one.position, want.start)
-        while one.position < want.end and len(one.marks) < _MOST_MARKS:
+        while one.position < want.end and self.allows(len(one.marks)):
             left = _ALL_BYTES
             if not marked and not one.marks:
                 left = want.start + _PROBE_BYTES - one.position
@@ -308,7 +319,7 @@ class _Plan:
                     self._limited = True
                     break
             wanted = self._judge(session, piece, self._is_first(found, number))
-            if wanted is None or len(taken.skipped) >= _MOST_SKIPPED:
+            if wanted is None or not self._commits.allows(skipped=len(taken.skipped)):
                 break
             if wanted:
                 taken.messages += messages

@@ -379,6 +379,7 @@ class Planning:
     def batch(self) -> list[InputPartition]:
         """Return the partitions of a batch read (``spark.read``). A batch read covers all retained
         data, or the range that the options state."""
+        self._commits.read_at_once()
         start = self.initial(acknowledge=False)
         view = self._settled(self._view)
         ending = self._options.ending
