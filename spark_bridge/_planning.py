@@ -5,7 +5,6 @@ last known state of the daemons, and the planned offset.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import logging
 import os
@@ -157,10 +156,10 @@ class Planning:
         positions, times_us = _times.decode(self._subscription.times(
             want, end, most=_times.MOST_ENTRIES
         ))
-        first = bisect.bisect_left(times_us, time_ns // 1000)
-        if first == len(positions):
+        later = [n for n, us in enumerate(times_us) if us >= time_ns // 1000]   # a clock can step
+        if not later:
             return end
-        reach = positions[first - 1] if first > 0 else at
+        reach = positions[later[0] - 1] if later[0] > 0 else at
         while at < reach:           # a message may continue there: use its beginning
             place, _ = self._subscription.cut(attrs.evolve(
                 want, start=at, max_bytes=min(reach - at, CUT_BYTES)

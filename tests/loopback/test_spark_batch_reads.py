@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch reads of a real daemon's log, without Spark: nothing is left out, however often it is
-read."""
+"""Batch reads of a real daemon's log, without Spark: nothing is left out, however often it is read
+and whatever the clock did."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from loopback.conftest import NewHost
 from loopback.streams import eventually
 from penstock import Publication
 from penstock.client import GroupControl
-from penstock.spark_bridge import _commits
+from penstock.spark_bridge import _commits, _times
 from penstock.spark_bridge._options import SourceOptions, read_options
 from penstock.spark_bridge._planning import Partition, Planning
 from penstock.spark_bridge._reader import read_ranges
+from penstock.spark_bridge._subscription import Subscription
 from penstock.spark_bridge.markers import RESERVED_VALUE, Content, Kind, Marker, Part, encode
 
 pytestmark = pytest.mark.timeout(180)
@@ -139,3 +140,21 @@ def test_messages_of_any_length_are_read_in_order_by_any_number_of_tasks(
     assert read(options(daemon, minPartitions=partitions)) == messages
     limited = options(daemon, minPartitions=partitions, maxRecordsPerPartition="3")
     assert read(limited) == messages
+
+
+def test_a_start_by_time_leaves_nothing_out_where_the_clock_was_set_back(
+    daemon: PenstockHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All messages that arrived at the time or later are read; messages before them may be, too."""
+    def send(publication: Publication) -> None:
+        for number in range(100):
+            publication.send(b"%d" % number)
+
+    sent = publish(daemon, send)
+    assert sent == 6400
+    arrivals = [(640, 5), (1280, 6), (3200, 3), (5120, 4), (sent, 7)]       # position, second
+    times = _times.encode([(at, second * 10**9) for at, second in arrivals])
+    monkeypatch.setattr(Subscription, "times", lambda *_, **__: times)
+    for second, first in ((5, 0), (6, 10), (4, 0), (7, 80), (8, 100)):
+        rows = read(options(daemon, startingTimestamp=str(second * 1000)))
+        assert rows == [b"%d" % number for number in range(first, 100)]
