@@ -79,22 +79,28 @@ def test_arrow_goes_from_end_to_end_and_a_wrong_schema_is_refused(
     spark: SparkSession, stream: dict[str, str], tmp_path: Path
 ) -> None:
     options = {**stream, "payload": "arrow"}
-    wrong = {**options, "subscription": "wrong", "arrowSchema": "id double, half double"}
-    options["arrowSchema"] = "id bigint, half double"
+    wrong = {
+        **options, "subscription": "wrong",
+        "arrowSchema": "id double, half double, pair array<bigint>",
+    }
+    options["arrowSchema"] = "id bigint, half double, pair array<bigint>"
     with (
         Query(spark, options, tmp_path / "right", Sink()) as right,
         Query(spark, wrong, tmp_path / "wrong", Sink()) as mistaken,
     ):
-        frame = spark.range(0, 1000, 1, 2).selectExpr("id", "cast(id as double) / 2 as half")
+        frame = spark.range(0, 1000, 1, 2).selectExpr(
+            "id", "cast(id as double) / 2 as half", "array(id, id + 1) as pair"
+        )
         frame.write.format("penstock").mode("append").options(
             channel=stream["channel"], streamId="7", payload="arrow", timeout="60s"
         ).save()
         right.until_rows(1000)
         said = mistaken.failure()
-    assert sorted((row.id, row.half) for row in right.sink.rows) == [
-        (n, n / 2) for n in range(1000)
+    assert sorted((row.id, row.half, row.pair) for row in right.sink.rows) == [
+        (n, n / 2, [n, n + 1]) for n in range(1000)
     ]
-    assert "id int64, half double, but option arrowSchema declares id double" in said
+    assert "columns are id int64, half double, pair " in said
+    assert "but option arrowSchema declares id double" in said
 
 
 def test_spark_refuses_update_mode_and_foreach_batch_publishes_it(
