@@ -190,8 +190,7 @@ class Planning:
         self._rest()
         if not self._compared:
             self._compared = True
-            text = self._left_behind(start)
-            if text:
+            if text := self._left_behind(start):
                 _log.warning("subscription %s%s", self._options.subscription, text)
         view = self._check(start.positions if self._options.ack_on == "batch" else None)
         view = self._rejoined(view, start)

@@ -15,10 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.client import GroupRefused, GroupState, LogMark, LogMarks, LogRange
-from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _brackets, _commits, _planner, _times
 from penstock.spark_bridge._assembler import RepeatDiffers
-from penstock.spark_bridge._brackets import Done
 from penstock.spark_bridge._commits import GRACE_S, Commits, ForgottenPart, UnreadableMarker
 from penstock.spark_bridge._offsets import Offset, Session
 from penstock.spark_bridge._planner import View, Want
@@ -529,36 +527,7 @@ def test_a_batch_write_whose_driver_died_holds_nothing_for_ever() -> None:
     assert query.offset.positions[session(0)] == FRAME * len(log.frames)
 
 
-# ---- what an offset keeps ------------------------------------------------------------------------
-
-
-@given(parts=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5),
-                                st.sampled_from([b"", b"k"])), max_size=60), often=st.booleans())
-def test_what_was_read_is_known_after_any_number_of_restarts(
-    parts: list[tuple[int, int, bytes]], often: bool
-) -> None:
-    done = Done()
-    for epoch, partition, key in parts:
-        done.add(part_of(epoch, partition, key=key), content_of(["x"]))
-        if often:
-            done = Done.from_plain(json.loads(json.dumps(done.to_plain())))
-    done = Done.from_plain(json.loads(json.dumps(done.to_plain())))
-    for epoch in range(41):
-        for partition in range(6):
-            for key in (b"", b"k"):
-                part = part_of(epoch, partition, key=key)
-                assert done.knows(part) == ((epoch, partition, key) in parts)
-
-
-def test_a_long_query_takes_little_room_in_an_offset() -> None:
-    done = Done()
-    for epoch in range(3000):
-        for partition in range(4):
-            done.add(part_of(epoch, partition), content_of(["x"]))
-        done = Done.from_plain(done.to_plain())
-    assert len(json.dumps(done.to_plain())) < 600
-    assert done.knows(part_of(1234, 3))
-    assert not done.knows(part_of(1234, 4))
+# ---- what an offset has ------------------------------------------------------------------------
 
 
 def test_the_key_of_a_session_comes_with_its_ranges() -> None:
@@ -572,19 +541,6 @@ def test_the_key_of_a_session_comes_with_its_ranges() -> None:
     query.drain()
     (item,) = _planner.ranges(query.view(), before, query.offset)
     assert item.key == b"IBM"
-
-
-def test_what_is_no_offset_is_refused() -> None:
-    key = str(session(1))
-    for plain in (
-        {"parts": {"queries": {"x": 1}}}, {"parts": {"jobs": ["x"]}},
-        {"parts": {"begun": {"x": "y"}}}, {f"skip|{key}": [[1, 64]]},
-        {f"skip|{key}": [[32]]}, {f"skip|{key}": 5}, {f"key|{key}": "xyz"}, {f"key|{key}": 5},
-    ):
-        with pytest.raises(InvalidArgument):
-            Offset.from_plain(plain)
-    kept = {f"skip|{key}": [[32, 64]], key: 96, "parts": {"jobs": [f"{QUERY}|3"]}}
-    assert Offset.from_plain(kept).to_plain() == dict(sorted(kept.items()))
 
 
 def test_an_older_daemon_finds_no_markers(caplog: pytest.LogCaptureFixture) -> None:
