@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +12,8 @@ from support.hosts import PenstockHost
 
 import penstock
 from loopback.streams import eventually
-from penstock.client import GroupControl
+from penstock.client import GroupControl, GroupState
+from penstock.spark_bridge import _owner, _subscription
 from penstock.spark_bridge._options import read_options
 from penstock.spark_bridge._planning import Planning
 from penstock.spark_bridge._subscription import SubscriptionInUse
@@ -21,6 +24,17 @@ STREAM = 1012
 CHANNEL = "aeron:ipc?term-length=64k"
 SECOND_NS = 10**9
 OTHER = "process 1 on elsewhere"
+RUNNER = """
+import json, sys, time
+from pyspark.sql.types import StructType
+from penstock.spark_bridge._options import read_options
+from penstock.spark_bridge._source import StreamReader
+
+reader = StreamReader(read_options(json.loads(sys.argv[1])), StructType())
+reader.initialOffset()
+print(json.dumps({"event": "runs"}), flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -30,17 +44,23 @@ def control(host: PenstockHost) -> Iterator[GroupControl]:
         made.close_group(name="brief", channel=CHANNEL, stream_id=STREAM)
 
 
-def planning(host: PenstockHost, *, streaming: bool = True, **more: str) -> Planning:
-    return Planning(read_options({
+def plain(host: PenstockHost) -> dict[str, str]:
+    return {
         "channel": CHANNEL, "streamId": str(STREAM), "subscription": "brief",
-        "daemonDir": str(host.directory), "startingOffsets": "earliest", **more,
-    }, streaming=streaming))
+        "daemonDir": str(host.directory), "startingOffsets": "earliest",
+    }
+
+
+def planning(host: PenstockHost, *, streaming: bool = True, **more: str) -> Planning:
+    return Planning(read_options(plain(host) | more, streaming=streaming))
+
+
+def state(control: GroupControl) -> GroupState:
+    return control.state(name="brief", channel=CHANNEL, stream_id=STREAM)
 
 
 def expires_s(control: GroupControl) -> float:
-    return control.state(
-        name="brief", channel=CHANNEL, stream_id=STREAM
-    ).expires_ns / SECOND_NS
+    return state(control).expires_ns / SECOND_NS
 
 
 def test_the_last_query_states_the_expiry_and_a_batch_read_does_not(
@@ -61,6 +81,54 @@ def test_the_last_query_states_the_expiry_and_a_batch_read_does_not(
         finally:
             reading.stop()
         assert expires_s(control) > max(5, expiry_s / 2)
+
+
+def test_a_second_query_on_a_subscription_is_refused(
+    host: PenstockHost, control: GroupControl
+) -> None:
+    """By the name of the first; once that has stopped, at once the next may begin."""
+    first, second = planning(host), planning(host, groupExpiry="7s")
+    try:
+        start = first.initial()
+        with pytest.raises(SubscriptionInUse, match=rf"is read by process {os.getpid()} on "):
+            second.initial()
+        first.latest(start, None, 0)
+        assert state(control).owner.startswith(f"process {os.getpid()} on ")
+        assert expires_s(control) > 7, "a query that was refused has changed the group"
+        batch = planning(host, streaming=False)
+        batch.batch()                   # which only looks
+        batch.stop()
+        first.stop()
+        assert second.initial() == start
+    finally:
+        second.stop()
+    assert state(control).owner == ""
+
+
+def test_a_killed_query_is_followed_at_once(
+    host: PenstockHost, control: GroupControl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the time after which a daemon gives a silent reader up."""
+    found: list[bool] = []
+
+    def is_dead(owner: str) -> bool:
+        found.append(_owner.is_dead(owner))
+        return found[-1]
+
+    monkeypatch.setattr(_subscription, "is_dead", is_dead)
+    with host.run("-c", RUNNER, json.dumps(plain(host))) as runner:
+        runner.wait("runs")
+        assert f"process {runner.process.pid} on" in state(control).owner
+        runner.process.kill()
+        runner.process.wait()
+    query = planning(host)
+    try:
+        query.initial()
+        owner = state(control).owner
+    finally:
+        query.stop()
+    assert owner.startswith(f"process {os.getpid()} on")
+    assert found == [True]          # the first look shows it, and the next request is granted
 
 
 def test_a_query_whose_subscription_was_taken_over_names_the_reader_and_acknowledges_nothing(
@@ -92,8 +160,7 @@ def test_a_query_whose_subscription_was_taken_over_names_the_reader_and_acknowle
             ):
                 with pytest.raises(SubscriptionInUse, match=f"is read by {OTHER}"):
                     refused()
-            state = control.state(**group)
-            assert [log.committed for log in state.logs] == [0]
+            assert [log.committed for log in state(control).logs] == [0]
     finally:
         query.stop()
     assert control.state(**group).owner == OTHER, "a query that stops ends no other query's claim"
