@@ -7,6 +7,8 @@
 #include "stream.h"
 
 enum { MOVES = 200000, TERM = 1 << 20 };
+_Static_assert(sizeof(ps_time_table_t) / 1024 == 80,
+               "docs/spec/shared-memory.md states 80 KiB for each stream");
 
 typedef struct past {
     int64_t position[MOVES], time_ns[MOVES];
