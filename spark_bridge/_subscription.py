@@ -179,7 +179,7 @@ class Subscription:
         :raises SubscriptionInUse: another query reads the subscription.
         """
         self._reads = not keep
-        for stream in self._options.streams:
+        for stream in self._existing_first():
             refusals: list[GroupRefused] = []
             latest = self._options.starting == "latest" and stream not in resumed
             first: Literal["latest", "earliest"] = "latest" if latest else "earliest"
@@ -217,6 +217,20 @@ class Subscription:
             ]
             for keeper in self._keepers:
                 keeper.start()
+
+    def _existing_first(self) -> list[StreamName]:
+        """Return the streams of the query. The first are those that already have a consumer group:
+        if another query reads one of these groups, this query is refused before it has opened new
+        groups for other streams, which would limit their senders until they expire.
+        """
+        streams = list(self._options.streams)
+        if self._open or len(streams) < 2:
+            return streams
+        there = {
+            StreamName(channel=group.channel, stream_id=group.stream_id)
+            for _daemon, group in self.groups() if group.name == self._options.subscription
+        }
+        return sorted(streams, key=lambda stream: stream not in there)
 
     def _log_elsewhere(self, daemon: Daemon, stream: StreamName, error: GroupRefused) -> None:
         """Log that the query continues without the daemon, for example because its host does not

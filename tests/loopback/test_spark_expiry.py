@@ -105,6 +105,22 @@ def test_a_second_query_on_a_subscription_is_refused(
     assert state(control).owner == ""
 
 
+def test_a_query_that_is_refused_leaves_no_group_of_another_stream(
+    host: PenstockHost, control: GroupControl
+) -> None:
+    """It would limit the sender of that stream until it expires."""
+    first = planning(host)
+    second = planning(host, streamId=f"{STREAM + 1},{STREAM}")
+    try:
+        first.initial()
+        with pytest.raises(SubscriptionInUse, match=f"stream {STREAM} on .* is read by process"):
+            second.initial()
+    finally:
+        second.stop()
+        first.stop()
+    assert [group.stream_id for group in control.groups()] == [STREAM]
+
+
 def test_a_killed_query_is_followed_at_once(
     host: PenstockHost, control: GroupControl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
