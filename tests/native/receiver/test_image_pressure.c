@@ -209,6 +209,26 @@ static void only_in_a_group_is_the_first_signal_delayed(void)
     }
 }
 
+/* The publisher then reads loss_repair as the cause, not the window of a reader that keeps up. */
+static void a_receiver_that_waits_for_repair_says_so(void)
+{
+    static memnet_dgram_t dgram;
+    for (int64_t behind = 8; behind <= 24; behind += 16) { /* of 32 KiB */
+        world_t world;
+        ps_sm_t sm = { .receiver_id = 0 };
+        int64_t at = 1024; /* the first datagram is lost */
+        open_pressed(&world, PS_CAP_PENSTOCK);
+        fill_to(&world, &at, at + behind * 1024);
+        world_pass(&world, 250 * MS);
+        while (world_sent(&world, PS_TYPE_SM, &dgram)) {
+            CHECK_EQ(ps_wire_sm(dgram.data, dgram.length, &sm), PS_WIRE_OK);
+        }
+        CHECK_EQ(sm.receiver_id, GOLDEN_RECEIVER);
+        CHECK_EQ(sm.trailer.reason, behind > 16 ? PS_CAUSE_LOSS_REPAIR : PS_CAUSE_NONE);
+        world_close(&world);
+    }
+}
+
 /* A signal leaves on each destination on which the sender is heard, and counts once. */
 static void a_signal_leaves_where_the_sender_is_heard(void)
 {
@@ -249,6 +269,7 @@ static void a_look_is_work_if_a_signal_leaves(void)
 
 int main(void)
 {
+    a_receiver_that_waits_for_repair_says_so();
     RUN(only_in_a_group_is_the_first_signal_delayed);
     RUN(a_signal_leaves_where_the_sender_is_heard);
     RUN(a_look_is_work_if_a_signal_leaves);

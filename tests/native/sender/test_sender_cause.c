@@ -3,7 +3,7 @@
  */
 #include "ps_account.h"
 #include "ps_driver_state.h"
-#include "ps_publication.h"
+#include "ps_sender.h"
 #include "sender_rig.h"
 
 /* A status message that states more than the one before is consumption; data that leaves is not. */
@@ -159,6 +159,65 @@ static void test_a_tagged_group_waits_for_no_other_receiver(void)
     rig_close(rig);
 }
 
+/* A receiver whose window is used up states its own reason. */
+static void test_a_used_up_window_has_the_reason_of_its_receiver(void)
+{
+    static const int32_t cases[][2] = { { PS_CAUSE_NONE, PS_CAUSE_RECEIVER_WINDOW },
+                                        { PS_CAUSE_SLOW_SUBSCRIBER, PS_CAUSE_RECEIVER_WINDOW },
+                                        { PS_CAUSE_LOSS_REPAIR, PS_CAUSE_LOSS_REPAIR },
+                                        { PS_CAUSE_CONGESTION_WINDOW,
+                                          PS_CAUSE_CONGESTION_WINDOW } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+        const ps_trailer_t trailer = { .capabilities = PS_CAP_PENSTOCK,
+                                       .ordinal = -1,
+                                       .credit_limit = -1,
+                                       .reason = (uint32_t)cases[i][0] };
+        const ps_sm_t sm = { .session_id = GOLDEN_SESSION,
+                             .stream_id = GOLDEN_STREAM,
+                             .term_id = GOLDEN_TERM,
+                             .window = 8192,
+                             .receiver_id = GOLDEN_RECEIVER };
+        uint8_t out[PS_CONTROL_MAX];
+        rig_step(rig, 0);
+        rig_inject(rig, &rig->peer, out, ps_wire_build_sm(out, &sm, &trailer));
+        rig_step(rig, 0);
+        for (int times = 0; times < 2; times++) { /* the limit follows the sender */
+            rig_fill(rig);
+            rig_step(rig, 0);
+        }
+        CHECK_EQ(rig_counter(rig, rig->sender_position), 8192);
+        CHECK_EQ(rig_cause(rig), cases[i][1]);
+        CHECK_EQ(atomic_load(&rig->slot->cause_culprit), GOLDEN_RECEIVER);
+        rig_close(rig);
+    }
+}
+
+/* The receiver's window is open, and the publishers are at the limit all the same. */
+static void test_a_stream_that_its_receiver_does_not_hold_has_a_cause(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    ps_publication_t *pub = rig->pub;
+    rig_connect(rig);
+    rig_fill(rig);
+    memnet_room(rig->net, 0);
+    rig_step(rig, 0);
+    CHECK_EQ(rig_cause(rig), PS_CAUSE_SOCKET);
+    pub->short_send = false; /* the stream has had no other turn */
+    ps_publication_account(pub, rig->now_ns);
+    CHECK_EQ(rig_cause(rig), PS_CAUSE_SCHEDULER);
+    pub->withheld = true;
+    ps_publication_account(pub, rig->now_ns);
+    CHECK_EQ(rig_cause(rig), PS_CAUSE_GOVERNOR);
+    pub->cleaning_behind = true;
+    ps_publication_account(pub, rig->now_ns);
+    CHECK_EQ(rig_cause(rig), PS_CAUSE_TERM_ROTATION);
+    memnet_room(rig->net, -1);
+    rig_step(rig, 1 * MS);
+    CHECK_EQ(rig_cause(rig), PS_CAUSE_NONE);
+    rig_close(rig);
+}
+
 /* Both bind: storage comes before rates in the order of refusals. */
 static void test_storage_is_named_before_a_rate(void)
 {
@@ -187,6 +246,8 @@ int main(void)
     test_a_receiver_that_refuses_is_the_culprit();
     test_a_group_names_the_member_that_it_waits_for();
     test_a_tagged_group_waits_for_no_other_receiver();
+    test_a_used_up_window_has_the_reason_of_its_receiver();
+    test_a_stream_that_its_receiver_does_not_hold_has_a_cause();
     test_storage_is_named_before_a_rate();
     return 0;
 }
