@@ -59,6 +59,8 @@ def test_a_time_out_below_the_silence_of_an_idle_receiver_is_named(
     ("|ps-low-watermark=1|ps-depth=100k", ["low_watermark"]),
     ("|term-length=256m|ps-depth=61m", []),
     ("|term-length=256m|ps-depth=62m", ["depth"]),
+    ("|ps-depth=999999msg", []),
+    ("|ps-depth=1000000msg", ["depth"]),
     ("|term-length=256m|ps-depth=62m|ps-low-watermark=0.99", ["depth", "low_watermark"]),
 ])
 def test_settings_are_judged_when_the_publication_is_made(

@@ -64,6 +64,26 @@ def test_prometheus_reads_every_row_with_its_labels(port: LocalPort, status: Dae
     assert families["penstock_clients"].samples[0].value == 0
 
 
+def test_a_stream_shows_its_pressure_and_its_queue(port: LocalPort, status: DaemonStatus) -> None:
+    rows = [attrs.evolve(
+        status.publications[0], pressure_events=3, pressure_ns=1_500_000_000,
+        queue_depth_bytes=64, queue_peak_bytes=4096,
+    )]
+    text = text_of(attrs.evolve(status, publications=rows), port.cnc.counter).decode()
+    found = {
+        sample.name: (sample.value, sample.labels["stream"])
+        for family in text_string_to_metric_families(text) for sample in family.samples
+        if "_backpressure_" in sample.name or "_queue_" in sample.name
+    }
+    stream = str(STREAM)
+    assert found == {
+        "penstock_backpressure_events_total": (3.0, stream),
+        "penstock_backpressure_duration_seconds_total": (1.5, stream),
+        "penstock_queue_depth_bytes": (64.0, stream),
+        "penstock_queue_peak_bytes": (4096.0, stream),
+    }
+
+
 def test_a_policy_shows_what_it_dropped(port: LocalPort, status: DaemonStatus) -> None:
     rows = [
         attrs.evolve(
