@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+import pytest
 from local_port import CHANNEL, STREAM, LocalPort
 
 from penstock.client import Client
 from penstock.client._pressure import Pressure, pressure_of
+from penstock.core import client as core_client
 from penstock.core import pressure
 from penstock.core._lib import CORE
 
@@ -129,3 +132,21 @@ def test_an_account_stays_as_it_was_read() -> None:
     assert second.blocked_by_ns[name] == first.blocked_by_ns[name] + 1
     assert second == pressure_of(pressure.decode(CORE.ffi, native), 10**9)
     assert sum(second.blocked_by_ns.values()) - sum(first.blocked_by_ns.values()) == 1
+
+
+def test_an_account_that_is_being_written_is_the_last_copy(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The core gives up after eight tries (tests/native/memory/test_shared.c)."""
+    publication = client.add_publication(CHANNEL, STREAM)
+    read = core_client.pub_pressure
+    seen = attrs.evolve(pressure.decode(CORE.ffi, full_account()), stale=False)
+    found: list[pressure.PressureView | None] = [None, seen, None]
+    monkeypatch.setattr(core_client, "pub_pressure", lambda _handle: found.pop(0))
+    before, good, after = (publication.pressure() for _ in range(3))
+    assert (before.stale, before.cause) == (True, "none")
+    assert (good.stale, after.stale) == (False, True)
+    assert after.cause == good.cause == "slow_subscriber"
+    assert after.blocked_by_ns.keys() == good.blocked_by_ns.keys()
+    monkeypatch.setattr(core_client, "pub_pressure", read)
+    assert not publication.pressure().stale
