@@ -5,8 +5,9 @@
  * what was dropped is stated in the log, at its place, to the message.
  */
 #include "ps_client_publication.h"
+#include "ps_driver_state.h"
 #include "ps_policy.h"
-#include "ps_publication.h"
+#include "ps_sender.h"
 #include "sender_rig.h"
 
 enum { PUBLISHERS_MAX = 3, BATCH = 16, LONGEST = 8000, TURNS = 4000, DRAIN_TURNS = 2000 };
@@ -450,11 +451,13 @@ static void watermarks_are_passed(int32_t kind, int32_t policy)
     CHECK(publish(&world, 0) < 0);
     rig_step(world.rig, 1000 * 1000);
     CHECK_EQ(atomic_load(&slot->watermark_state), PS_WATERMARK_PAUSED);
+    CHECK(ps_sender_is_paused(world.rig->driver->sender)); /* a shared thread receives first */
     CHECK(atomic_load(&slot->pressed_since_ns) != 0);
     for (int32_t i = 0; i < 12; i++) { /* two turns drain what was sent already */
         turn(&world, 1000 * 1000, RIG_TERM / 4);
     }
     CHECK_EQ(atomic_load(&slot->watermark_state), PS_WATERMARK_LOW);
+    CHECK(!ps_sender_is_paused(world.rig->driver->sender));
     CHECK(pressure_event(&world, PS_EV_PRESSURE_RELIEVED, &event));
     CHECK(event.pressure.peak_bytes == RIG_TERM / 2);
     CHECK(event.pressure.duration_ns > 1000 * 1000);

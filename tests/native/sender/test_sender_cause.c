@@ -3,6 +3,7 @@
  */
 #include "ps_account.h"
 #include "ps_driver_state.h"
+#include "ps_policy.h"
 #include "ps_sender.h"
 #include "sender_rig.h"
 
@@ -218,6 +219,26 @@ static void test_a_stream_that_its_receiver_does_not_hold_has_a_cause(void)
     rig_close(rig);
 }
 
+/* While a stream is paused, a thread that has both agents receives before it sends. */
+static void test_a_paused_stream_that_is_removed_pauses_no_sender(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    const ps_sender_t *sender = rig->driver->sender;
+    rig_connect(rig);
+    for (int i = 0; i < 4; i++) { /* one cycle to the depth, one more until it is paused */
+        rig_fill(rig);
+        rig_dirty(rig); /* as a refused publisher */
+        rig_step(rig, 1 * MS);
+    }
+    CHECK_EQ(atomic_load(&rig->slot->watermark_state), PS_WATERMARK_PAUSED);
+    CHECK(ps_sender_is_paused(sender));
+    CHECK_EQ(ps_publication_remove(rig->driver, rig->pub), PS_OK);
+    rig_step(rig, 1 * MS);
+    CHECK(!ps_sender_is_paused(sender));
+    rig->pub = NULL;
+    rig_close(rig);
+}
+
 /* Both bind: storage comes before rates in the order of refusals. */
 static void test_storage_is_named_before_a_rate(void)
 {
@@ -248,6 +269,7 @@ int main(void)
     test_a_tagged_group_waits_for_no_other_receiver();
     test_a_used_up_window_has_the_reason_of_its_receiver();
     test_a_stream_that_its_receiver_does_not_hold_has_a_cause();
+    test_a_paused_stream_that_is_removed_pauses_no_sender();
     test_storage_is_named_before_a_rate();
     return 0;
 }
