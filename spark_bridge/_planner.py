@@ -384,6 +384,30 @@ def advance(view: View, start: Offset, ends: Mapping[Session, int]) -> Offset:
     )
 
 
+def not_beyond(after: Offset, target: Mapping[Session, int], begin: Offset) -> Offset:
+    """Return ``after`` without sessions whose last message ends beyond the target."""
+    reverted = {
+        session for session, position in after.positions.items()
+        if position > target.get(session, 0) and position != begin.positions.get(session)
+    }
+    if not reverted:
+        return after
+    positions = {s: p for s, p in after.positions.items() if s not in reverted}
+    positions |= {s: begin.positions[s] for s in reverted if s in begin.positions}
+    if positions == dict(begin.positions):
+        return begin
+    return attrs.evolve(
+        after, positions=positions,
+        begun={s: p for s, p in after.begun.items() if s in positions},
+        ended=(after.ended - reverted) | (begin.ended & reverted),
+        held={
+            s: found for s in positions
+            if (found := (after if s not in reverted else begin).held.get(s)) is not None
+        },
+        left={**after.left, **{s: x for s, x in begin.left.items() if s not in positions}},
+    )
+
+
 # ---- who reads what ------------------------------------------------------------------------------
 
 

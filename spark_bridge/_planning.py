@@ -213,7 +213,7 @@ class Planning:
         if after is not begin:
             after = whole.offset(begin, after)
         if self._target is not None:
-            after = _not_beyond(after, self._target, begin)
+            after = planner.not_beyond(after, self._target, begin)
         # A loss is recorded only together with new data.
         self._idle = after is begin
         if not self._idle:
@@ -574,27 +574,3 @@ class Planning:
             self._lost_bytes += item.length
             _log.warning("%s; the query continues", text)
         return able
-
-
-def _not_beyond(after: Offset, target: Mapping[Session, int], begin: Offset) -> Offset:
-    """Return ``after`` without sessions whose last message ends beyond the target."""
-    reverted = {
-        session for session, position in after.positions.items()
-        if position > target.get(session, 0) and position != begin.positions.get(session)
-    }
-    if not reverted:
-        return after
-    positions = {s: p for s, p in after.positions.items() if s not in reverted}
-    positions |= {s: begin.positions[s] for s in reverted if s in begin.positions}
-    if positions == dict(begin.positions):
-        return begin
-    return attrs.evolve(
-        after, positions=positions,
-        begun={s: p for s, p in after.begun.items() if s in positions},
-        ended=(after.ended - reverted) | (begin.ended & reverted),
-        held={
-            s: found for s in positions
-            if (found := (after if s not in reverted else begin).held.get(s)) is not None
-        },
-        left={**after.left, **{s: x for s, x in begin.left.items() if s not in positions}},
-    )

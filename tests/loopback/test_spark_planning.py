@@ -14,7 +14,6 @@ from typing import Any, TypedDict
 
 import attrs
 import pytest
-from pyspark.sql.types import StructType
 from support.hosts import PenstockHost
 from support.processes import Peer
 
@@ -26,7 +25,6 @@ from penstock.spark_bridge import _planning, _times
 from penstock.spark_bridge._fetch import RangeLost, sources
 from penstock.spark_bridge._offsets import Offset
 from penstock.spark_bridge._options import Daemon, SourceOptions, read_options
-from penstock.spark_bridge._source import DefaultSource
 from penstock.spark_bridge._subscription import Subscription
 
 STREAM = 1001
@@ -369,35 +367,6 @@ def test_available_now_reads_all_that_is_there_to_a_new_query(
     assert len(seen) > 3
 
 
-def test_a_batch_waits_for_as_many_messages_as_it_should_have(
-    host: PenstockHost, control: GroupControl, sent: int
-) -> None:
-    def taken(**more: str) -> bool:
-        planning = _planning.Planning(options(host, **more))
-        try:
-            start = planning.initial()
-            return planning.latest(start, None, 0) is not start
-        finally:
-            planning.stop()
-
-    assert taken(minOffsetsPerTrigger="100")
-    assert not taken(minOffsetsPerTrigger="101")
-    assert taken(minOffsetsPerTrigger="101", maxTriggerDelay="1ms")
-
-
-def test_a_batch_as_large_as_its_bytes_may_be_waits_for_no_more_messages(
-    host: PenstockHost, control: GroupControl, sent: int
-) -> None:
-    """Else each batch would wait for maxTriggerDelay: it can never have as many messages."""
-    for max_bytes, is_taken in ((sent, True), (sent + 64, False)):
-        planning = _planning.Planning(options(host, minOffsetsPerTrigger="101"))
-        try:
-            start = planning.initial()
-            assert (planning.latest(start, max_bytes, 0) is not start) is is_taken
-        finally:
-            planning.stop()
-
-
 def test_a_range_is_chosen_by_time(
     host: PenstockHost, control: GroupControl, sent: int
 ) -> None:
@@ -427,19 +396,6 @@ def test_a_range_is_chosen_by_time(
         assert read(endingTimestamp=middle) == [(0, sent)]
         assert read(startingTimestamp=middle, endingTimestamp=middle) == []
         assert read(startingTimestamp=str(4 * 10**12)) == []
-
-
-@pytest.mark.parametrize("ending", [
-    {"endingOffsets": "latest"}, {"endingTimestamp": "4000000000000"},
-], ids=lambda ending: next(iter(ending)))
-def test_a_batch_read_may_have_an_end_though_the_user_gives_no_schema(
-    host: PenstockHost, control: GroupControl, sent: int, ending: dict[str, str]
-) -> None:
-    """Spark then asks for the schema, and does not state whether it is for a stream."""
-    source = DefaultSource(plain(host) | ending)
-    assert source.schema().startswith("value binary, ")
-    parts: list[Any] = list(source.reader(StructType()).partitions())
-    assert sum(each.length for part in parts for each in part.table) == sent
 
 
 def test_a_new_query_begins_at_a_time_that_has_passed(
@@ -563,26 +519,3 @@ def test_a_stream_that_comes_later_and_does_not_wait_ends_the_query_or_is_warned
         planning.stop()
         control.close_group(**key)
         control.close()
-
-
-def test_an_idle_query_looks_four_times_a_second_although_spark_asks_every_10_ms(
-    host: PenstockHost, sent: int
-) -> None:
-    """Each look costs the planner and the daemon about a millisecond of a core: four looks a second
-    keep both together below 1 %."""
-    assert sent > 0
-    planning = _planning.Planning(options(host))
-    looks = 0
-    try:
-        offset = planning.latest(planning.initial(), None, 0)
-        began = time.monotonic()
-        while time.monotonic() - began < 3.0:       # its pauses grow
-            assert planning.latest(offset, None, 0) is offset
-        began = time.monotonic()
-        while (passed := time.monotonic() - began) < 2.0:
-            assert planning.latest(offset, None, 0) is offset
-            planning.report()
-            looks += 1
-    finally:
-        planning.stop()
-    assert looks <= 1 + 4 * passed, "a slow machine looks less often, never more often"

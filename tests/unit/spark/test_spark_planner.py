@@ -20,7 +20,7 @@ from penstock.spark_bridge._locality import assign
 from penstock.spark_bridge._offsets import Left, Offset, Session
 from penstock.spark_bridge._options import StreamName, read_options
 from penstock.spark_bridge._planner import Holder, Range, View
-from penstock.spark_bridge._planning import Planning, _not_beyond
+from penstock.spark_bridge._planning import Planning
 from penstock.spark_bridge._reader import DataLoss
 
 CHANNEL = "aeron:udp?endpoint=localhost:40456|term-length=64k"
@@ -475,7 +475,7 @@ def test_what_goes_beyond_the_target_is_planned_as_if_it_had_not_been_checked() 
     begin = Offset(positions={session(1): 320, session(2): 0}, left={session(3): Left(96, 1)})
     after = planner.advance(seen, begin, {session(1): 640, session(2): 64, session(3): 640})
     assert after.ended == {session(1)}
-    cut = _not_beyond(after, {session(1): 352, session(2): 64, session(3): 128}, begin)
+    cut = planner.not_beyond(after, {session(1): 352, session(2): 64, session(3): 128}, begin)
     assert cut.positions == {session(1): 320, session(2): 64}
     assert cut.ended == frozenset()         # there is more of it
     assert cut.left == begin.left

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits of a batch, and the cost of a query that has nothing to read: a real daemon, without
+Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+from support.hosts import PenstockHost
+
+import penstock
+from loopback.streams import eventually
+from loopback.test_spark_planning import CHANNEL, KEY, STREAM, options, plain
+from penstock.client import GroupControl
+from penstock.spark_bridge import _planning
+from penstock.spark_bridge._source import DefaultSource
+
+
+@pytest.fixture
+def control(host: PenstockHost) -> Iterator[GroupControl]:
+    with GroupControl(directory=str(host.directory)) as made:
+        made.open(**KEY, starting="earliest", expiry_ns=600 * 10**9)
+        yield made
+        made.close_group(**KEY)
+    with penstock.connect(host.directory) as client:    # the next group reads what it finds
+        eventually(
+            lambda: all(p["state"] == "linger" for p in client.status()["publications"]), "ended"
+        )
+
+
+@pytest.fixture
+def sent(host: PenstockHost, control: GroupControl) -> Iterator[int]:
+    """A hundred messages that have arrived; the position behind them."""
+    with penstock.connect(host.directory) as client:
+        publication = client.add_publication(CHANNEL, STREAM)
+        for number in range(100):
+            publication.send(b"message %d" % number)
+        end = publication.position
+        eventually(
+            lambda: any(x.end_position == end for x in control.state(**KEY).logs), "it is there"
+        )
+        yield end
+
+
+def test_a_batch_waits_for_as_many_messages_as_it_should_have(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    def taken(**more: str) -> bool:
+        planning = _planning.Planning(options(host, **more))
+        try:
+            start = planning.initial()
+            return planning.latest(start, None, 0) is not start
+        finally:
+            planning.stop()
+
+    assert taken(minOffsetsPerTrigger="100")
+    assert not taken(minOffsetsPerTrigger="101")
+    assert taken(minOffsetsPerTrigger="101", maxTriggerDelay="1ms")
+
+
+def test_a_batch_as_large_as_its_bytes_may_be_waits_for_no_more_messages(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    """Else each batch would wait for maxTriggerDelay: it can never have as many messages."""
+    for max_bytes, is_taken in ((sent, True), (sent + 64, False)):
+        planning = _planning.Planning(options(host, minOffsetsPerTrigger="101"))
+        try:
+            start = planning.initial()
+            assert (planning.latest(start, max_bytes, 0) is not start) is is_taken
+        finally:
+            planning.stop()
+
+
+@pytest.mark.parametrize("ending", [
+    {"endingOffsets": "latest"}, {"endingTimestamp": "4000000000000"},
+], ids=lambda ending: next(iter(ending)))
+def test_a_batch_read_may_have_an_end_though_the_user_gives_no_schema(
+    host: PenstockHost, control: GroupControl, sent: int, ending: dict[str, str]
+) -> None:
+    """Spark then asks for the schema, and does not state whether it is for a stream."""
+    source = DefaultSource(plain(host) | ending)
+    assert source.schema().startswith("value binary, ")
+    parts: list[Any] = list(source.reader(StructType()).partitions())
+    assert sum(each.length for part in parts for each in part.table) == sent
+
+
+def test_an_idle_query_looks_four_times_a_second_although_spark_asks_every_10_ms(
+    host: PenstockHost, sent: int
+) -> None:
+    """Each look costs the planner and the daemon about a millisecond of a core: four looks a second
+    keep both together below 1 %."""
+    assert sent > 0
+    planning = _planning.Planning(options(host))
+    looks = 0
+    try:
+        offset = planning.latest(planning.initial(), None, 0)
+        began = time.monotonic()
+        while time.monotonic() - began < 3.0:       # its pauses grow
+            assert planning.latest(offset, None, 0) is offset
+        began = time.monotonic()
+        while (passed := time.monotonic() - began) < 2.0:
+            assert planning.latest(offset, None, 0) is offset
+            planning.report()
+            looks += 1
+    finally:
+        planning.stop()
+    assert looks <= 1 + 4 * passed, "a slow machine looks less often, never more often"
