@@ -51,6 +51,10 @@ _SINKS: Final = frozenset({
 })
 #: Options of Spark that also reach a source.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
+#: Properties of a table, which Spark passes in place of the table's options.
+_TABLES: Final = frozenset({
+    "owner", "provider", "location", "comment", "external", "is_managed_location", "collation",
+})
 #: In lower case, as Spark passes them.
 BATCH_ONLY: Final = frozenset({"endingoffsets", "endingtimestamp"})
 _STREAM_ONLY: Final = frozenset({
@@ -132,7 +136,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
         values.
     """
     given = {key.lower(): value for key, value in options.items()}
-    if any(key.startswith("option.") for key in given) or not set(given) - _SPARKS:
+    if of_table(given) or not set(given) - _SPARKS:
         raise InvalidArgument(
             "the source got no options: give channel, streamId and subscription. Spark does not "
             "pass the options of a table (CREATE TABLE name USING penstock): use CREATE TEMPORARY "
@@ -178,6 +182,11 @@ def read_options(options: Mapping[str, str], *, streaming: bool = True) -> Sourc
         read_committed=_read_committed(given, streams),
         withhold=_withhold(given, streams),
     )
+
+
+def of_table(given: Mapping[str, str]) -> bool:
+    """Return whether Spark passes the properties of a table: a user states none of these."""
+    return any(key in _TABLES or key.startswith("option.") for key in given)
 
 
 def _check_names(given: Mapping[str, str], streaming: bool) -> None:
@@ -298,8 +307,8 @@ def _bound(given: Mapping[str, str], name: str, default: Literal["latest", "earl
     if text in ("latest", "earliest"):
         return text  # type: ignore[return-value]
     form = (
-        'latest, earliest or JSON such as {"aeron:ipc|1001|-17|5": 4096} '
-        "(channel|stream|session|initial term id: position)"
+        f'{"" if name.lower() in BATCH_ONLY else "earliest, "}latest or JSON such as '
+        '{"aeron:ipc|1001|-17|5": 4096} (channel|stream|session|initial term id: position)'
     )
     try:
         value = json.loads(text)

@@ -13,6 +13,7 @@ import attrs
 from penstock.config import uri
 from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _kafka
+from penstock.spark_bridge._options import of_table
 from penstock.spark_bridge._stamps import check_stamps
 
 if TYPE_CHECKING:
@@ -74,6 +75,12 @@ def read_options(options: Mapping[str, str]) -> SinkOptions:
         values.
     """
     given = {key.lower(): value for key, value in options.items()}
+    if of_table(given) or not set(given) - _SPARKS:
+        raise InvalidArgument(
+            "the sink got no options: give channel and streamId. Spark does not pass the options "
+            "of a table (INSERT INTO, CREATE TABLE name USING penstock AS SELECT): use "
+            'df.write.format("penstock").option(...)'
+        )
     _check_names(given)
     channel = given.get("channel", "")
     if not channel:

@@ -474,15 +474,29 @@ def test_a_mistake_is_named_when_the_stream_is_loaded(
     assert "Traceback" not in str(raised.value)
 
 
-def test_sql_reads_a_view_and_refuses_a_table(spark: SparkSession, stream: Stream) -> None:
+def test_sql_reads_a_view_and_refuses_a_table(
+    spark: SparkSession, stream: Stream, tmp_path: Path
+) -> None:
+    """If a table's columns are stated, Spark asks nobody until the table is used."""
     stream.open()
     given = ", ".join(f"{key} '{value}'" for key, value in stream.options.items())
     spark.sql(f"CREATE TEMPORARY VIEW arrived USING penstock OPTIONS ({given})")
     assert spark.sql("SELECT count(*) FROM arrived").collect()[0][0] == 0
-    with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW") as raised:
-        spark.sql(f"CREATE TABLE arrivals USING penstock OPTIONS ({given})")
-    assert len(str(raised.value).strip().splitlines()) <= 2
     spark.catalog.dropTempView("arrived")
+    spark.sql(
+        f"CREATE TABLE declared (value string) USING penstock OPTIONS ({given}) "
+        f"LOCATION '{tmp_path}'"
+    )
+    for statement, said in (
+        (f"CREATE TABLE arrivals USING penstock OPTIONS ({given})", "use CREATE TEMPORARY VIEW"),
+        ("CREATE TABLE arrivals USING penstock", "use CREATE TEMPORARY VIEW"),
+        ("SELECT * FROM declared", "use CREATE TEMPORARY VIEW"),
+        ("INSERT INTO declared VALUES ('x')", r"use df\.write\.format"),
+    ):
+        with pytest.raises(AnalysisException, match=said) as raised:
+            spark.sql(statement).collect()
+        assert len(str(raised.value).strip().splitlines()) <= 2
+    spark.sql("DROP TABLE declared")
 
 
 def test_mistakes_that_show_when_the_query_starts(

@@ -84,7 +84,7 @@ def test_daemons_of_other_hosts_are_read(tmp_path: Path) -> None:
     ({"path": "/x"}, "the source has no path"),
     ({"sessions": "1,x"}, "option sessions='1,x'"),
     ({"ackon": "never"}, "option ackOn='never': expected batch or commit"),
-    ({"startingoffsets": "soon"}, "option startingOffsets='soon'.*latest, earliest or JSON"),
+    ({"startingoffsets": "soon"}, "option startingOffsets='soon'.*earliest, latest or JSON"),
     ({"startingoffsets": '{"aeron:ipc|1|2|3": 33}'}, "option startingOffsets"),
     ({"startingoffsets": '{"aeron:ipc|1": 32}'}, "option startingOffsets"),
     ({"endingoffsets": "latest"}, "option endingOffsets: is for spark.read"),
@@ -142,7 +142,8 @@ def test_time_stamps_that_overwrite_markers_or_arrow_data_are_refused(name: str)
 
 
 def test_a_table_without_options_is_refused_with_what_works() -> None:
-    for given in ({}, {"path": "/warehouse/t"}):
+    for given in ({}, {"path": "/warehouse/t"}, {"owner": "me", "option.channel": "x"},
+                  {"owner": "me"}, {"location": "/warehouse/t", "path": "/warehouse/t"}):
         with pytest.raises(InvalidArgument, match="CREATE TEMPORARY VIEW") as raised:
             read_options(given, streaming=False)
         assert "\n" not in str(raised.value)
@@ -154,6 +155,8 @@ def test_a_batch_has_no_options_of_streaming(name: str) -> None:
         read_options(GOOD | {name: "1"}, streaming=False)
     with pytest.raises(InvalidArgument, match="there is no earlier data"):
         read_options(GOOD | {"endingoffsets": "earliest"}, streaming=False)
+    with pytest.raises(InvalidArgument, match="endingOffsets='soon': expected latest or JSON"):
+        read_options(GOOD | {"endingoffsets": "soon"}, streaming=False)
 
 
 def test_tuned_settings_are_sparks() -> None:

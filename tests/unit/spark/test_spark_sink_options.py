@@ -84,6 +84,14 @@ def test_a_streaming_query_is_no_job() -> None:
         stream_writer({**NEEDED, "jobId": "a"}, schema(value=StringType))
 
 
+@pytest.mark.parametrize("given", [
+    {}, {"path": "/warehouse/t"}, {"owner": "me", "option.channel": CHANNEL},
+])
+def test_a_table_has_no_options_and_the_error_states_what_works(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidArgument, match=r"options of a table .*use df\.write\.format"):
+        read_options(given)
+
+
 def test_a_missing_stream_id_is_named() -> None:
     with pytest.raises(InvalidArgument, match="option streamId is missing"):
         read_options({"channel": CHANNEL})
