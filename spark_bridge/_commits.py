@@ -62,6 +62,7 @@ class Batch:
     ends: Mapping[Session, int] = attrs.Factory(dict)
     messages: int = 0
     limited: bool = False       # a limit of the batch leaves out a part that has arrived
+    broken: int = 0             # parts and runs that are left out for ever
     skipped: Mapping[Session, tuple[tuple[int, int], ...]] = attrs.Factory(dict)
     done: Done = attrs.Factory(Done)
     keys: Mapping[Session, bytes] = attrs.Factory(dict)
@@ -123,7 +124,6 @@ class Commits:
         self._since: dict[object, float] = {}       # when something was missing first
         self._old_daemon = False
         self._limited = True                        # one batch of many
-        self.broken = 0                             # parts and runs that were left out
         self.left_out: dict[tuple[Session, Part], int] = {}     # where they began
 
     def read_at_once(self) -> None:
@@ -242,6 +242,7 @@ class _Plan:
         self._done = Done.from_plain(begin.done.to_plain())
         self._missing: set[object] = set()
         self._limited = False
+        self._broken = 0
         self._ends: dict[Run, int | None] = {}      # of batch writes: parts, None: aborted
         self._places: dict[Run, dict[tuple[int, bytes], Part]] = {}
         self._homes: dict[Run, set[Session]] = {}
@@ -270,6 +271,7 @@ class _Plan:
             heard=frozenset(self._heard),
             messages=sum(taken.messages for taken in self._taken.values()),
             limited=self._limited,
+            broken=self._broken,
             skipped={s: tuple(taken.skipped) for s, taken in self._taken.items()},
             done=self._done,
             keys={
@@ -337,7 +339,7 @@ class _Plan:
         """Whether to read it; None: it has to wait, and all behind it."""
         if piece.kind is Stretch.BROKEN:
             self._check_left_out(session, piece)
-            self._commits.broken += 1
+            self._broken += 1
             return False
         if piece.kind is Stretch.PLAIN:
             # In a stream without other markers, these are rows of another publisher.
@@ -464,7 +466,7 @@ class _Plan:
         if not self._commits.overdue(key):
             return False
         _log.warning("%s: the rest of this part did not arrive within %g s: skipped", what, GRACE_S)
-        self._commits.broken += 1
+        self._broken += 1
         return True
 
 

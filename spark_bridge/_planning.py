@@ -80,6 +80,7 @@ class Planning:
         self._planned = Offset()
         self._seen: dict[Session, int] = {}     # the highest end of each session
         self._lost_bytes = 0
+        self._parts_left_out = 0
         self._said: set[str] = set()
         self._turn = 0
         self._idle = False
@@ -218,6 +219,7 @@ class Planning:
         self._idle = after is begin
         if not self._idle:
             self._batch_at = self._busy_at = time.monotonic()
+            self._parts_left_out += whole.broken
         after = start if self._idle else self._frozen(view, begin, after)
         self._seen = {
             s: end for s, end in self._seen.items() if s in view.holdings or s in start.positions
@@ -473,7 +475,7 @@ class Planning:
         """Return the figures that Spark reports as the progress of the query."""
         return self._progress.report(self._view, self._planned.positions, {
             "lostBytes": self._lost_bytes, "losses": len(self._said),
-            "partsLeftOut": self._commits.broken,
+            "partsLeftOut": self._parts_left_out,
         })
 
     def stop(self) -> None:
@@ -571,6 +573,8 @@ class Planning:
                 raise DataLoss(
                     f"{text}. To continue with the remaining data, set failOnDataLoss=false"
                 )
-            self._lost_bytes += item.length
-            _log.warning("%s; the query continues", text)
+            self._notify(planner.Loss(
+                session=item.session, start=item.start, end=item.end,
+                reason="no daemon holds it any more",
+            ))
         return able

@@ -5,8 +5,10 @@ Spark."""
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pyspark.sql.types import StructType
@@ -18,6 +20,7 @@ from loopback.test_spark_planning import CHANNEL, KEY, STREAM, options, plain
 from penstock.client import GroupControl
 from penstock.spark_bridge import _planning
 from penstock.spark_bridge._source import DefaultSource
+from penstock.spark_bridge.markers import RESERVED_VALUE, Content, Kind, Marker, Part, encode
 
 
 @pytest.fixture
@@ -71,6 +74,42 @@ def test_a_batch_as_large_as_its_bytes_may_be_waits_for_no_more_messages(
         try:
             start = planning.initial()
             assert (planning.latest(start, max_bytes, 0) is not start) is is_taken
+        finally:
+            planning.stop()
+
+
+def test_a_part_that_is_left_out_counts_once_however_often_its_batch_is_planned(
+    host: PenstockHost, control: GroupControl
+) -> None:
+    """A part without a COMMIT, and a whole one of one message, which is not enough for a batch."""
+    parts = [
+        Part(query=UUID(int=1), run=UUID(int=2), epoch=epoch, partition=0, attempt=0, key=b"",
+             job=False) for epoch in (1, 2)
+    ]
+    whole = Content(messages=1, bytes=1, crc=zlib.crc32(b"x"), rows=1, digest=1)
+    with penstock.connect(host.directory) as client:
+        publication = client.add_publication(CHANNEL, STREAM)
+        for part in parts:
+            publication.send(
+                encode(Marker(kind=Kind.BEGIN, part=part)), reserved_value=RESERVED_VALUE
+            )
+            publication.send(b"x")
+        publication.send(
+            encode(Marker(kind=Kind.COMMIT, part=parts[1], content=whole)),
+            reserved_value=RESERVED_VALUE,
+        )
+        end = publication.position
+        eventually(
+            lambda: any(x.end_position == end for x in control.state(**KEY).logs), "it is there"
+        )
+        planning = _planning.Planning(options(host, minOffsetsPerTrigger="2"))
+        try:
+            start = planning.initial()
+            for _ in range(3):
+                assert planning.latest(start, None, 0) is start
+            assert planning.report()["partsLeftOut"] == 0
+            assert planning.latest(start, 1, 0) is not start        # a limit: it waits no more
+            assert planning.report()["partsLeftOut"] == 1
         finally:
             planning.stop()
 

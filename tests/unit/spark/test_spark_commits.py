@@ -245,6 +245,20 @@ def test_a_part_whose_sender_was_silent_and_returned_is_read_whole(edge: int) ->
     assert query.drain() == ["a", "b", "c"]
 
 
+def test_a_part_without_a_commit_is_counted_with_the_batch_that_leaves_it_out() -> None:
+    """A plan may be discarded, such as one with too few messages; then nothing is counted."""
+    log = Log(0)
+    log.begin(part_of(1))
+    log.frames += ["a"]
+    log.send(part_of(2), ["b"])
+    log.seen = len(log.frames)
+    query = Query([log])
+    found = _planner.wants(query.view(), query.offset, max_bytes=2**40)
+    for _ in range(2):
+        whole = query.commits.plan(query.view(), query.offset, found)
+        assert (whole.messages, whole.broken) == (1, 1)
+
+
 def test_a_part_whose_rest_is_lost_lets_the_query_continue() -> None:
     log = Log(0, edge=2, lost=1)
     log.send(part_of(1), ["a", "b"])

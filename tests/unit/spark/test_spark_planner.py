@@ -458,6 +458,16 @@ def test_a_session_that_left_the_offsets_and_comes_back_further_on_is_a_loss(fai
     assert planner.advance(seen, after, {session(1): 640}).left == {}
 
 
+def test_a_range_that_no_daemon_holds_is_one_loss_however_often_it_is_planned() -> None:
+    lost = Range(session=session(1), start=64, end=192, term_length=65536, holders=())
+    planning = planning_of(fail=False)
+    for _ in range(2):
+        assert planning._with_holders([lost]) == []
+    found = planning.report()
+    planning.stop()
+    assert (found["lostBytes"], found["losses"]) == (128, 1)
+
+
 def test_of_the_sessions_that_left_the_latest_are_remembered() -> None:
     count = planner.REMEMBERED + 10
     offset = Offset(positions={session(0): 0})
