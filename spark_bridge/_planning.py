@@ -37,7 +37,7 @@ _CHECKS: Final = 32
 _REAPPEAR_S: Final = 3.0
 # pause after a look, as a multiple of its duration: a fifth of the time is spent looking
 _IDLE_PARTS: Final = 4
-_IDLE_MOST_S: Final = 0.25
+_IDLE_MOST_S: Final = 0.5
 _PAUSE_S: Final = 0.1
 
 

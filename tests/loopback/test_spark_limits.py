@@ -10,17 +10,21 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
+import psutil
 import pytest
 from pyspark.sql.types import StructType
 from support.hosts import PenstockHost
 
 import penstock
 from loopback.streams import eventually
+from loopback.test_scrape_cost import REFERENCE_MS, cpu_ms, reference_ms
 from loopback.test_spark_planning import CHANNEL, KEY, STREAM, options, plain
 from penstock.client import GroupControl
 from penstock.spark_bridge import _planning
 from penstock.spark_bridge._source import DefaultSource
 from penstock.spark_bridge.markers import RESERVED_VALUE, Content, Kind, Marker, Part, encode
+
+LOOKS, ROUNDS = 200, 4
 
 
 @pytest.fixture
@@ -127,18 +131,16 @@ def test_a_batch_read_may_have_an_end_though_the_user_gives_no_schema(
     assert sum(each.length for part in parts for each in part.table) == sent
 
 
-def test_an_idle_query_looks_four_times_a_second_although_spark_asks_every_10_ms(
+def test_an_idle_query_looks_twice_a_second_although_spark_asks_every_10_ms(
     host: PenstockHost, sent: int
 ) -> None:
-    """Each look costs the planner and the daemon about a millisecond of a core: four looks a second
-    keep both together below 1 %."""
     assert sent > 0
     planning = _planning.Planning(options(host))
     looks = 0
     try:
         offset = planning.latest(planning.initial(), None, 0)
         began = time.monotonic()
-        while time.monotonic() - began < 3.0:       # its pauses grow
+        while time.monotonic() - began < 5.5:       # its pauses grow
             assert planning.latest(offset, None, 0) is offset
         began = time.monotonic()
         while (passed := time.monotonic() - began) < 2.0:
@@ -147,4 +149,29 @@ def test_an_idle_query_looks_four_times_a_second_although_spark_asks_every_10_ms
             looks += 1
     finally:
         planning.stop()
-    assert looks <= 1 + 4 * passed, "a slow machine looks less often, never more often"
+    assert looks <= 1 + 2 * passed, "a slow machine looks less often, never more often"
+
+
+def test_a_look_of_an_idle_query_takes_a_millisecond_of_cpu_at_most(
+    host: PenstockHost, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the planner and the daemon together; 0.4 ms were measured. Between two looks of an idle
+    query the caches become cold: then a look takes three times as long, and two looks a second
+    stay below 1 % of a core together with the daemon's own work."""
+    assert sent > 0
+    monkeypatch.setattr(_planning.Planning, "_rest", lambda _planning: None)
+    daemon = psutil.Process(host.pid)
+    planning = _planning.Planning(options(host))
+    rounds_ms = []
+    try:
+        offset = planning.latest(planning.initial(), None, 0)
+        for _ in range(ROUNDS):
+            before_ms = time.thread_time() * 1e3 + cpu_ms(daemon)
+            for _ in range(LOOKS):
+                assert planning.latest(offset, None, 0) is offset
+                planning.report()
+            rounds_ms.append(time.thread_time() * 1e3 + cpu_ms(daemon) - before_ms)
+    finally:
+        planning.stop()
+    slower = max(1.0, min(reference_ms() for _ in range(ROUNDS)) / REFERENCE_MS)
+    assert min(rounds_ms) / LOOKS / slower <= 1.0
