@@ -47,8 +47,9 @@ SOURCE: Final = (
         "where a *new* query begins: at the current end, at the oldest retained position, or at "
         "positions given in JSON, "
         '`{"CHANNEL\\|STREAM\\|SESSION\\|INITIAL TERM ID": position}`. '
-        "If the query has a checkpoint, or its subscription already exists, the query continues at "
-        "the stored position, and this option has no effect",
+        "If the query has a checkpoint, the query continues at the stored position, and this "
+        "option has no effect. If only its subscription exists, the query continues at the stored "
+        "position, or at the stated position if this is later",
     ),
     (
         "`endingOffsets`",

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "strategy-comparison.md-1": "minutes of processor time; tests/sim/test_compare.py runs it",
     "two-hosts.md-3": "needs a container runtime; tests/cluster/test_compose.py runs its commands",
     "spark.md-1": "installs from the package index; test_extras.py installs from the wheel",
+    "spark.md-2": "installs Jupyter; test_extras.py runs the notebook's cells without it",
 }
 
 
