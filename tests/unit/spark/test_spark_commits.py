@@ -210,28 +210,6 @@ def test_a_part_waits_for_its_commit_and_is_left_out_when_its_session_is_over() 
     assert query.offset.positions != before.positions
 
 
-@pytest.mark.parametrize(("limits", "limited"), [
-    ({}, False), ({"max_messages": 5}, False), ({"max_messages": 4}, True),
-    ({"max_bytes": 224}, True),
-])
-def test_a_batch_states_that_a_limit_leaves_out_a_whole_part(
-    limits: dict[str, int], limited: bool
-) -> None:
-    """Then minOffsetsPerTrigger has nothing to wait for; an open part is no reason."""
-    log = Log(0)
-    log.send(part_of(1), ["a", "b"])
-    log.send(part_of(2), ["c", "d", "e"])
-    log.begin(part_of(3))
-    log.seen = len(log.frames)
-    query = Query([log])
-    found = _planner.wants(query.view(), query.offset, max_bytes=limits.get("max_bytes", 2**40))
-    whole = query.commits.plan(
-        query.view(), query.offset, found, max_messages=limits.get("max_messages", 0)
-    )
-    assert whole.messages == (2 if limited else 5)
-    assert whole.limited is limited
-
-
 @pytest.mark.parametrize("edge", range(1, 4))
 def test_a_part_whose_sender_was_silent_and_returned_is_read_whole(edge: int) -> None:
     log = Log(0, edge=edge)
@@ -243,20 +221,6 @@ def test_a_part_whose_sender_was_silent_and_returned_is_read_whole(edge: int) ->
     log.commit(part_of(1), ["a", "b"])
     log.send(part_of(2), ["c"])
     assert query.drain() == ["a", "b", "c"]
-
-
-def test_a_part_without_a_commit_is_counted_with_the_batch_that_leaves_it_out() -> None:
-    """A plan may be discarded, such as one with too few messages; then nothing is counted."""
-    log = Log(0)
-    log.begin(part_of(1))
-    log.frames += ["a"]
-    log.send(part_of(2), ["b"])
-    log.seen = len(log.frames)
-    query = Query([log])
-    found = _planner.wants(query.view(), query.offset, max_bytes=2**40)
-    for _ in range(2):
-        whole = query.commits.plan(query.view(), query.offset, found)
-        assert (whole.messages, whole.broken) == (1, 1)
 
 
 def test_a_part_whose_rest_is_lost_lets_the_query_continue() -> None:
