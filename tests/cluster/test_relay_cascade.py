@@ -35,12 +35,63 @@ TIMEOUT_S = 60.0
 QUIET = 200                             # rounds without progress: the chain is full
 
 
+class Chain:
+    """The source, which publishes, and the relays."""
+
+    def __init__(self, publication: penstock.Publication, relays: list[Relay]) -> None:
+        self.publication = publication
+        self.relays = relays
+        self.sent: list[bytes] = []
+        self.clock: Patience | None = None      # since the source publishes at RATE
+        self.paused_s: dict[int, float] = {}    # when each stage was paused first
+        self.is_paced = True
+
+    def stages(self) -> list[penstock.Publication]:
+        """Return the publications of the source and of the relays, as far as they exist."""
+        return [self.publication, *(found for relay in self.relays for found in relay.publications)]
+
+    def is_connected(self) -> bool:
+        found = self.stages()
+        return len(found) == STAGES and all(stage.is_connected for stage in found)
+
+    def step(self) -> bool:
+        """Offer and relay what is possible."""
+        moved = [relay.step() for relay in self.relays]
+        if self.is_paced:
+            spent_s = self.clock.spent_s if self.clock is not None else 0.0
+            for number, stage in enumerate(self.stages()):
+                if stage.pressure().cause == "receiver_window":
+                    self.paused_s.setdefault(number, spent_s)
+            if self.publication.position >= RATE * spent_s:
+                return any(moved)
+        message = b"%d-" % len(self.sent) * 100
+        if self.publication.offer(message) > 0:
+            self.sent.append(message)
+            return True
+        return any(moved)
+
+    def until(self, happened: Callable[[], bool], what: str) -> None:
+        patience = Patience(TIMEOUT_S)
+        while not happened():
+            assert not patience.is_over, (what, self.publication.pressure())
+            if not self.step():
+                time.sleep(0.001)   # for the daemons
+
+    def fill(self) -> None:
+        """Publish at RATE until all stages are paused, which takes as long as the windows."""
+        self.until(self.is_connected, "the chain is connected")
+        self.paused_s.clear()
+        self.clock = Patience(TIMEOUT_S, exact=True)
+        self.until(lambda: len(self.paused_s) == STAGES, "all are paused")
+        assert max(self.paused_s.values()) <= FILL_S + SLACK_S, self.paused_s
+        self.is_paced = False
+
+
 def test_the_first_publisher_names_the_application_that_pauses_behind_two_relays(
     lan: Network, start: Start
 ) -> None:
     hosts = [start(number) for number in range(4)]
     heard = [f"aeron:udp?endpoint={lan.address(number)}:{PORT}" for number in range(4)]
-    sent: list[bytes] = []
     got: list[bytes] = []
     with ExitStack() as stack:
         paused = stack.enter_context(penstock.connect(hosts[3].directory, name="slow app"))
@@ -56,49 +107,9 @@ def test_the_first_publisher_names_the_application_that_pauses_behind_two_relays
         publication = stack.enter_context(
             client.add_publication(f"{heard[1]}|term-length=64k", STREAM)
         )
-
-        clock: Patience | None = None       # since the source publishes
-        paused_s: dict[int, float] = {}     # when each stage was paused first
-        is_full = False
-
-        def stages() -> list[penstock.Publication]:
-            """Return the publications of the source and of the relays, as far as they exist."""
-            return [publication, *(found for relay in relays for found in relay.publications)]
-
-        def step() -> bool:
-            """Offer and relay what is possible."""
-            moved = [relay.step() for relay in relays]
-            if not is_full:
-                spent_s = clock.spent_s if clock is not None else 0.0
-                for number, stage in enumerate(stages()):
-                    if stage.pressure().cause == "receiver_window":
-                        paused_s.setdefault(number, spent_s)
-                if publication.position >= RATE * spent_s:
-                    return any(moved)
-            message = b"%d-" % len(sent) * 100
-            if publication.offer(message) > 0:
-                sent.append(message)
-                return True
-            return any(moved)
-
-        def until(happened: Callable[[], bool], what: str) -> None:
-            patience = Patience(TIMEOUT_S)
-            while not happened():
-                assert not patience.is_over, (what, publication.pressure())
-                if not step():
-                    time.sleep(0.001)   # for the daemons
-
-        def is_connected() -> bool:
-            found = stages()
-            return len(found) == STAGES and all(stage.is_connected for stage in found)
-
-        until(is_connected, "the chain is connected")
-        paused_s.clear()
-        clock = Patience(TIMEOUT_S, exact=True)
-        until(lambda: len(paused_s) == STAGES, "all are paused")
-        assert max(paused_s.values()) <= FILL_S + SLACK_S, paused_s
-        is_full = True
-        until(lambda: publication.pressure().client == "slow app", "the culprit is named")
+        chain = Chain(publication, relays)
+        chain.fill()
+        chain.until(lambda: publication.pressure().client == "slow app", "the culprit is named")
         pressure = publication.pressure()
         assert pressure.cause == "receiver_window"
         assert pressure.reason == "slow_subscriber"
@@ -107,23 +118,23 @@ def test_the_first_publisher_names_the_application_that_pauses_behind_two_relays
 
         quiet = 0
         while quiet < QUIET:
-            quiet = 0 if step() else quiet + 1
+            quiet = 0 if chain.step() else quiet + 1
             time.sleep(0.001)
-        for stage in stages():
+        for stage in chain.stages():
             assert stage.pressure().cause == "receiver_window"
             assert stage.position <= stage.position_limit + TERM // 8
             assert stage.pressure().client == "slow app"
-        positions = [stage.position for stage in stages()]
+        positions = [stage.position for stage in chain.stages()]
         for before, behind in pairwise(positions):
             assert before - behind <= 2 * WINDOW + TERM // 8    # one log and one image
         assert positions[-1] <= 2 * WINDOW + TERM // 8
 
-        count = len(sent)
+        count = len(chain.sent)
 
         def relieved() -> bool:
             subscription.poll(lambda message, header: got.append(bytes(message)), 100)
             return len(got) >= count
 
-        until(relieved, "everything arrives")
+        chain.until(relieved, "everything arrives")
         assert subscription.gaps == ()
-    assert got == sent[: len(got)]
+    assert got == chain.sent[: len(got)]
