@@ -33,6 +33,11 @@ def test_a_query_reads_a_stream_and_the_publisher_says_who_holds_it(host: Pensto
     assert "published 20000" in said
     assert "receiver_window" in said or "slow_subscriber" in said
     assert re.search(r"most by [^\s:]", said), said
+    # the listener: a batch by which the query held the publisher
+    assert re.search(
+        r"behind by \d+ messages, \d+ bytes; held aeron:udp\S+ for \d+ ms by example on \S+; "
+        r"0 bytes lost in 0 gaps", said
+    ), said
 
 
 def test_a_query_publishes_whole_parts(host: PenstockHost) -> None:

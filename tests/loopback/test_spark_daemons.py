@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import attrs
 import pytest
@@ -23,10 +24,11 @@ from loopback.streams import eventually
 from loopback.test_remote_control import keygen
 from penstock.client import GroupControl
 from penstock.core.errors import InvalidArgument, PenstockError
+from penstock.spark_bridge import _subscription
 from penstock.spark_bridge._options import read_options
 from penstock.spark_bridge._outlet import outlet
 from penstock.spark_bridge._sink import batch_writer
-from penstock.spark_bridge._source import BatchReader, Planning, StreamReader
+from penstock.spark_bridge._source import BatchReader, DefaultSource, Planning, StreamReader
 
 EXPIRY_S = 2
 
@@ -123,6 +125,22 @@ def test_no_daemon_is_named_at_once_although_the_user_gives_the_schema(
                 call()
     finally:
         reader.stop()
+
+
+def test_load_sends_no_request_where_no_daemon_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request would wait for its own time limit of five seconds."""
+    def requested(*_arguments: object, **_more: object) -> NoReturn:
+        raise AssertionError("a request was sent")
+
+    monkeypatch.setattr(_subscription, "control_of", requested)
+    source = DefaultSource({
+        "channel": "aeron:ipc", "streamId": "1", "subscription": "none",
+        "daemonDir": str(tmp_path / "none"),
+    })
+    with pytest.raises(InvalidArgument, match=f"option daemonDir: no daemon in {tmp_path}"):
+        source.schema()
 
 
 @contextlib.contextmanager

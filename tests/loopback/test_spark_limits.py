@@ -4,6 +4,8 @@ Spark."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import time
 import zlib
 from collections.abc import Iterator
@@ -18,8 +20,9 @@ from support.hosts import PenstockHost
 import penstock
 from loopback.streams import eventually
 from loopback.test_scrape_cost import REFERENCE_MS, cpu_ms, reference_ms
-from loopback.test_spark_planning import CHANNEL, KEY, STREAM, options, plain
+from loopback.test_spark_planning import CHANNEL, KEY, STREAM, Key, options, plain
 from penstock.client import GroupControl
+from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _planning
 from penstock.spark_bridge._source import DefaultSource
 from penstock.spark_bridge.markers import RESERVED_VALUE, Content, Kind, Marker, Part, encode
@@ -116,6 +119,58 @@ def test_a_part_that_is_left_out_counts_once_however_often_its_batch_is_planned(
             assert planning.report()["partsLeftOut"] == 1
         finally:
             planning.stop()
+
+
+def test_available_now_reads_a_full_window_in_halves_and_no_further(host: PenstockHost) -> None:
+    """Each batch opens the window again, and the publisher fills it: that is for the next run."""
+    key: Key = {"name": "halves", "channel": "aeron:ipc?term-length=64k", "stream_id": 1004}
+    names = {"channel": key["channel"], "streamId": "1004", "subscription": "halves"}
+    with (
+        GroupControl(directory=str(host.directory)) as control,
+        penstock.connect(host.directory) as client,
+    ):
+        control.open(**key, starting="earliest", expiry_ns=600 * 10**9)
+        publication = client.add_publication(key["channel"], key["stream_id"])
+        eventually(lambda: control.state(**key).logs, "the group has the log")
+        while publication.offer(bytes(992)) > 0:        # a KiB with its header
+            pass
+        there = publication.position
+        eventually(lambda: control.state(**key).logs[0].end_position == there, "all is there")
+        half = control.state(**key).logs[0].window_bytes // 2
+        planning = _planning.Planning(options(host, **names))
+        planning.prepare()
+        ends = [0]
+        try:
+            at = planning.initial()
+            while (after := planning.latest(at, None, 0)) is not at:
+                ends += after.positions.values()
+                at = after
+                if len(ends) > 2:       # the first batch is acknowledged: there is room
+                    publication.send(bytes(992), timeout_s=30.0)
+        finally:
+            planning.stop()
+            control.close_group(**key)
+        assert publication.position > there
+    assert ends[-1] == there
+    steps = [last - first for first, last in itertools.pairwise(ends)]
+    assert len(steps) > 1
+    assert max(steps) <= half
+
+
+def test_a_batch_does_not_end_before_what_is_retained(
+    host: PenstockHost, control: GroupControl, sent: int
+) -> None:
+    [log] = control.state(**KEY).logs
+    control.acknowledge(
+        **KEY, positions={(log.session_id, log.initial_term_id): 128}
+    )
+    ends = json.dumps({f"{CHANNEL}|{STREAM}|{log.session_id}|{log.initial_term_id}": 64})
+    planning = _planning.Planning(options(host, streaming=False, endingOffsets=ends))
+    try:
+        with pytest.raises(InvalidArgument, match=r"64 lies before the first retained.* 128"):
+            planning.batch()
+    finally:
+        planning.stop()
 
 
 @pytest.mark.parametrize("ending", [

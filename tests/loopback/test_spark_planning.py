@@ -324,9 +324,9 @@ def test_a_subscription_that_was_renamed_names_the_group_it_left(
 
 
 def test_a_query_that_was_away_for_longer_than_its_group_lives_goes_on(
-    host: PenstockHost, control: GroupControl, sent: int
+    host: PenstockHost, control: GroupControl, sent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing was lost, and its sessions join again in a moment."""
+    """Nothing was lost, and its sessions join again in a moment: here, at the third look."""
     planning = _planning.Planning(options(host))
     start = planning.initial()
     end = planning.latest(start, None, 0)
@@ -335,11 +335,21 @@ def test_a_query_that_was_away_for_longer_than_its_group_lives_goes_on(
     control.close_group(**KEY)
     later = _planning.Planning(options(host))
     later.prepare()
+    seen = later._check
+    looks = []
+
+    def joins_late(acknowledged: Any = None) -> _planning.View:
+        looks.append(1)
+        found = seen(acknowledged)
+        return found if len(looks) > 2 else attrs.evolve(found, holdings={})
+
+    monkeypatch.setattr(later, "_check", joins_late)
     try:
         after = later.latest(end, None, 0)
         assert after.positions.keys() == end.positions.keys()
     finally:
         later.stop()
+    assert len(looks) > 2
 
 
 def test_available_now_reads_all_that_is_there_to_a_new_query(

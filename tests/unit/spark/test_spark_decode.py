@@ -154,6 +154,23 @@ def test_headers_are_those_of_kafkas_source(key: bytes) -> None:
         check_schema(OPTIONS, schema)
 
 
+def test_headers_have_each_reserved_value_exactly() -> None:
+    values = [0, 1, -1, 2**63 - 1, -(2**63), 10**18, -(10**18)]
+    options = attrs.evolve(OPTIONS, include_headers=True)
+    kind = ArrayType(StructType([
+        StructField("key", StringType()), StructField("value", BinaryType()),
+    ]))
+    schema = StructType([
+        StructField("headers", kind), StructField("reserved_value", LongType()),
+    ])
+    (batch,) = Decoder(options, schema).decode(attrs.evolve(
+        messages(*[b"m"] * len(values)), reserved_values=np.array(values, np.int64)
+    ))
+    found = [dict(map(dict.values, row)) for row in batch.column("headers").to_pylist()]
+    assert [int(row["reserved_value"]) for row in found] == values
+    assert batch.column("reserved_value").to_pylist() == values
+
+
 def test_markers_are_hidden_unless_all_messages_are_read() -> None:
     given = attrs.evolve(
         messages(b"begin", b"a", b"commit"),
