@@ -2,10 +2,13 @@
 """Measure how long a stream of the top band waits beside saturating streams, in a build with bands
 and in one without them: ``python -m bench.bands``.
 
-Between two daemons on loopback, bulk streams publish as fast as they can; they state no priority. A
-probe with ``ps-priority=900`` (band B4) sends small messages. A wait is the time from the offer to
-the sender's time stamp (``channel-snd-ts-offset``), the begin of the cycle that sends the message.
-In a build without bands a cycle has several turns, so its waits are longer than stated.
+Between two daemons in network namespaces, bulk streams publish as fast as they can; they state no
+priority. The link carries LINK_MBIT, and the sender's socket buffer is small, so that the sender
+always has more to send than the link takes. On a faster link the receivers hold the sender on two
+processors, and no stream waits for it. A probe with ``ps-priority=900`` (band B4) sends small
+messages by the same socket. A wait is the time from the offer to the sender's time stamp
+(``channel-snd-ts-offset``), the begin of the cycle that sends the message. In a build without bands
+a cycle has several turns, so its waits are longer than stated.
 
 The build without bands has the same sources with one queue: a turn drains up to 64 datagrams, and a
 cycle serves up to 16 streams before it looks for new ones, as before bands existed. The pairs are
@@ -33,7 +36,7 @@ import click
 import penstock
 from bench import pairs as builds
 from penstock._bench import runner
-from penstock._bench.network import free_port, network
+from penstock._bench.network import Side, free_port, network
 from penstock._bench.processes import BenchError, Process
 from penstock._bench.worker_io import say
 
@@ -42,7 +45,11 @@ STREAM: Final = 11
 _LOAD: Final = {"size": 1344, "rate": 4e6, "warmup_s": 0.0, "seconds": 3600.0}
 _START_S: Final = 60.0
 #: The governor delays small messages outside of band B4, which is no effect of the bands.
-_TABLES: Final = {"scheduler": {"governor": False}}
+_TABLES: Final = {
+    "scheduler": {"governor": False},
+    "sockets": {"sndbuf_bytes": 64 << 10, "rcvbuf_bytes": 4 << 20},
+}
+LINK_MBIT: Final = 400
 _SETTINGS: Final = runner.Settings(term_length=1 << 20, window=512 * 1024)
 #: The patches of a build without bands: the file, its text, and the text that replaces it.
 WITHOUT: Final = (
@@ -123,13 +130,27 @@ def favour(process: Process) -> None:
             os.sched_setscheduler(int(thread.name), os.SCHED_FIFO, os.sched_param(1))
 
 
-def sent_bytes() -> int:
-    """Return the bytes that the loopback interface has sent."""
-    for line in Path("/proc/net/dev").read_text(encoding="ascii").splitlines():
-        name, _, numbers = line.partition(":")
-        if name.strip() == "lo":
-            return int(numbers.split()[8])
-    raise click.ClickException("no loopback interface")
+def _out(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def link_of(side: Side) -> str:
+    """Return the name of the interface of a host."""
+    names = [link["ifname"] for link in json.loads(_out(*side.prefix, "ip", "-json", "link"))]
+    name, = (name for name in names if name != "lo")
+    return str(name)
+
+
+def slow_down(side: Side, mbit: int) -> None:
+    """Bound the rate of what a host sends. The queue holds all that the socket buffers hold."""
+    _out(*side.prefix, "tc", "qdisc", "add", "dev", link_of(side), "root", "tbf", "rate",
+         f"{mbit}mbit", "burst", "64kb", "limit", "8mb")
+
+
+def sent_bytes(side: Side) -> int:
+    """Return the bytes that a host has sent by its link."""
+    link, = json.loads(_out(*side.prefix, "ip", "-json", "-stats", "link", "show", link_of(side)))
+    return int(link["stats64"]["tx"]["bytes"])
 
 
 def cpu_s(process: Process) -> float:
@@ -144,19 +165,21 @@ def half(streams: int, seconds: float) -> dict[str, float]:
     own, others = {processors[0]}, set(processors[1:] or processors)
     os.sched_setaffinity(0, others)
     with (
-        network(veth=False) as where, runner.hosts(_SETTINGS, where, tables=_TABLES) as hosts,
+        network(veth=True) as where, runner.hosts(_SETTINGS, where, tables=_TABLES) as hosts,
         contextlib.ExitStack() as stack,
     ):
+        slow_down(where.a, LINK_MBIT)
         sender = hosts.daemons[0]
         place(sender, own)
         favour(sender)
-        bulk, small = (f"aeron:udp?endpoint={where.b.address}:{free_port()}" for _ in range(2))
+        channel = f"aeron:udp?endpoint={where.b.address}:{free_port()}"
         running = {}
-        for role, directory in (("collect", hosts.far), ("probe", hosts.near)):
-            running[role] = Process([
-                sys.executable, "-m", "bench.bands", "--role", role, str(directory), small,
-            ])
-        task = {**_LOAD, "channel": bulk, "streams": streams, "busy": streams}
+        for role, side, directory in (
+            ("collect", where.b, hosts.far), ("probe", where.a, hosts.near)
+        ):
+            command = [sys.executable, "-m", "bench.bands", "--role", role, str(directory), channel]
+            running[role] = Process(command, prefix=side.prefix)
+        task = {**_LOAD, "channel": channel, "streams": streams, "busy": streams}
         running["many-sub"] = runner.worker("many-sub", where.b, {**task, "dir": str(hosts.far)})
         running["many-pub"] = runner.worker("many-pub", where.a, {**task, "dir": str(hosts.near)})
         for process in running.values():
@@ -176,14 +199,14 @@ def half(streams: int, seconds: float) -> dict[str, float]:
         alone = waits()
         running["many-pub"].say("go")
         time.sleep(0.5)
-        begin_s, before, used_s = time.monotonic(), sent_bytes(), cpu_s(sender)
+        begin_s, before, used_s = time.monotonic(), sent_bytes(where.a), cpu_s(sender)
         beside = waits()
         took_s = time.monotonic() - begin_s
         return {
             "alone": quantiles(alone, n=100)[98],
             "p99": quantiles(beside, n=100)[98],
             "median": median(beside),
-            "bytes_per_s": (sent_bytes() - before) / took_s,
+            "bytes_per_s": (sent_bytes(where.a) - before) / took_s,
             "cpu": (cpu_s(sender) - used_s) / took_s,
         }
 
