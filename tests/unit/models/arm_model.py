@@ -21,12 +21,15 @@ from typing import NamedTuple
 Outcome = tuple[int, ...]
 #: Pairs of numbers of events.
 Order = set[tuple[int, int]]
+#: Kinds of events that are no accesses.
+FENCES = "FAB"
 
 
 class Op(NamedTuple):
-    """One operation of C11, or ``F`` (a sequentially consistent fence) or ``B`` (membarrier)."""
+    """One operation of C11, ``F`` (a sequentially consistent or a release fence), ``A`` (an acquire
+    fence) or ``B`` (membarrier)."""
 
-    kind: str           #: W, R, X (read-modify-write that stores), F, B
+    kind: str           #: W, R, X (read-modify-write that stores), F, A, B
     word: str = ""
     order: str = "rlx"  #: rlx, acq, rel, sc
     value: int = 0
@@ -36,7 +39,7 @@ class Event(NamedTuple):
     """One access of the processor."""
 
     thread: int
-    kind: str           #: W, R, F, B
+    kind: str           #: W, R, F (DMB ISH), A (DMB ISHLD), B
     word: str = ""
     value: int = 0
     order: str = ""     #: A: acquire; Q: acquire of LDAPR; L: release
@@ -93,12 +96,13 @@ def _barrier_ordered(events: list[Event], po: Order) -> Order:
     found = set()
     for before, after in po:
         first, second = events[before], events[after]
-        if first.kind in "FB" or second.kind in "FB":
+        if first.kind in FENCES or second.kind in FENCES:
             continue
         fenced = any(
             (before, number) in po and (number, after) in po
             for number, event in enumerate(events)
             if event.kind in "FB" or (event.single and event.kind == "W")
+            or (event.kind == "A" and first.kind == "R")
         )
         if (
             fenced or first.order in ("A", "Q") or second.order == "L"

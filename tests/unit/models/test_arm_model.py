@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each pair of a store and a later load on which a wake-up depends holds on ARMv8, which orders
-less than x86 does; and the model knows the outcomes that are known of ARMv8."""
+less than x86 does. So do the copies of isolated readers: a copy of bytes that were written over is
+followed by a look that sees the mark. And the model knows the outcomes that are known of ARMv8."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from arm_model import TARGETS, Op, Outcome, Target, outcomes
+from arm_model import FENCES, TARGETS, Op, Outcome, Target, outcomes
 from support.not_run import need_command
 
 ROOT = Path(__file__).parents[3]
 FENCE, BARRIER = Op("F"), Op("B")
+RELEASE, ACQUIRE = Op("F"), Op("A")     # fences
 
 
 def store(word: str, order: str = "sc", value: int = 1) -> Op:
@@ -43,6 +45,10 @@ class Pair(NamedTuple):
 PUBLISHER = ("client/ps_client_publication.h", "atomic_thread_fence(memory_order_seq_cst);")
 PARKED = ("driver/ps_driver_run.c", "parked, memory_order_seq_cst);")
 WAKER = ("memory/ps_shared.c", "atomic_fetch_add_explicit(&slot->futex_word, 1, memory_order_seq")
+
+MARKER = ("memory/ps_isolation.c", "atomic_thread_fence(memory_order_release);")
+COPIER = ("client/ps_client_image_isolated.c",
+          "atomic_thread_fence(memory_order_acquire);\n    return mark_of(image) > position;")
 
 PAIRS = {
     "commit and dirty": Pair(
@@ -99,6 +105,15 @@ PAIRS = {
          (store("credit_wake"), store("parked"), FENCE, load("returned"))),
         (0, 0), (("client/ps_client_image_credit.c", "credit_wake, memory_order_seq_cst"),
                  ("memory/ps_credit.c", "credit_wake, returned, memory_order_seq_cst"))),
+    "mark and copy": Pair(      # the receiver writes over the memory itself
+        ((store("mark", "rel"), RELEASE, store("data", "rlx")),
+         (load("data", "rlx"), ACQUIRE, load("mark", "acq"))),
+        (1, 0), (MARKER, COPIER)),
+    "mark, limit and copy": Pair(      # a publisher writes over memory below its new limit
+        ((store("mark", "rel"), RELEASE, store("limit", "rel")),
+         (load("limit", "acq"), store("data", "rlx")),
+         (load("data", "rlx"), ACQUIRE, load("mark", "acq"))),
+        (1, 1, 0), (MARKER, COPIER)),
     "hold and position": Pair(
         ((store("hold"), load("position")),
          (load("position", "acq"), FENCE, load("hold", "acq")), (store("position"),)),
@@ -125,10 +140,10 @@ def test_the_pair_is_that_of_the_source(name: str) -> None:
 def weaker(ops: tuple[Op, ...], lacking: str) -> tuple[Op, ...]:
     """Drop fences and barriers, or the orders of accesses."""
     if lacking == "fences":
-        return tuple(op for op in ops if op.kind not in "FB")
+        return tuple(op for op in ops if op.kind not in FENCES)
     return tuple(
         Op("W" if op.kind == "X" else op.kind, op.word, "rlx", op.value)
-        for op in ops if op.kind not in "FB"
+        for op in ops if op.kind not in FENCES
     )
 
 
@@ -144,7 +159,8 @@ def test_without_any_order_the_sides_miss_each_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["commit and dirty", "commit and dirty, looked at again",
-                                  "commit and dirty of a hot stream", "command and parked"])
+                                  "commit and dirty of a hot stream", "command and parked",
+                                  "mark and copy", "mark, limit and copy"])
 def test_the_fences_are_needed(name: str) -> None:
     pair = PAIRS[name]
     sides = tuple(weaker(side, "fences") for side in pair.sides)
@@ -179,6 +195,9 @@ def buffering(write: str, read: str, *between: Op) -> SB:
      Target(), (1, 0), True),
     (((store("x", "rlx"), store("y", "rel")), (load("y", "acq"), load("x", "rlx"))),
      Target(rcpc=True), (1, 0), False),
+    (((store("x", "rlx"), FENCE, store("y", "rlx")), (load("y", "rlx"), ACQUIRE, load("x", "rlx"))),
+     Target(), (1, 0), False),
+    (buffering("rlx", "rlx", ACQUIRE), Target(), (0, 0), True),      # DMB ISHLD orders no store
     (((load("x", "rlx"), store("y", "rlx")), (load("y", "rlx"), store("x", "rlx"))),
      Target(), (1, 1), True),
     (((change("x"), load("y", "rlx")), (change("y"), load("x", "rlx"))),
@@ -186,7 +205,8 @@ def buffering(write: str, read: str, *between: Op) -> SB:
     (((store("x", "rlx"), store("x", "rlx", 2)), (load("x", "rlx"), load("x", "rlx"))),
      Target(), (2, 1), False),
     (((change("x"),), (change("x", 2),)), Target(), (0, 0), False),
-], ids=["SB", "SB+rel+acq", "SB+rcpc", "SB+dmb", "MP", "MP+rel+acq", "LB", "SB+swpal", "CoRR",
+], ids=["SB", "SB+rel+acq", "SB+rcpc", "SB+dmb", "MP", "MP+rel+acq", "MP+dmb+dmb.ld", "SB+dmb.ld",
+        "LB", "SB+swpal", "CoRR",
         "atomicity"])
 def test_the_model_knows_what_is_known(
     sides: SB, target: Target, outcome: Outcome, is_allowed: bool
@@ -209,6 +229,14 @@ def test_the_compiler_chooses_these_instructions(tmp_path: Path) -> None:
             out[1] = atomic_load_explicit(a, memory_order_seq_cst);
             out[2] = atomic_load_explicit(a, memory_order_acquire);
         }
+        void g(_Atomic int *a, int *out)
+        {
+            out[0] = atomic_load_explicit(a, memory_order_relaxed);
+            atomic_thread_fence(memory_order_acquire);
+            out[1] = atomic_load_explicit(a, memory_order_relaxed);
+            atomic_thread_fence(memory_order_release);
+            atomic_store_explicit(a, 1, memory_order_relaxed);
+        }
     """, encoding="utf-8")
     for machine, exchange in (("armv8-a", ["ldaxr", "stlxr"]), ("armv8.1-a", ["swpal"])):
         text = subprocess.run(
@@ -219,5 +247,8 @@ def test_the_compiler_chooses_these_instructions(tmp_path: Path) -> None:
         names = [words[0] for line in text.splitlines() if (words := line.split())]
         names = [name for name in names if name in ("dmb", "ldar", "ldapr", "ldaxr", "stlr",
                                                     "stlxr", "swpal")]
-        assert names[:-1] == ["stlr", "stlr", *exchange, "dmb", "ldar"]
-        assert names[-1] in ("ldar", "ldapr")
+        assert names[:-3] == ["stlr", "stlr", *exchange, "dmb", "ldar"]
+        assert names[-3] in ("ldar", "ldapr")
+        fences = [words[1] for line in text.splitlines()
+                  if (words := line.split())[:1] == ["dmb"]]
+        assert fences == ["ish", "ishld", "ish"]
