@@ -292,6 +292,8 @@ class _Policies(_Features):
             outward = [f"ps-policy={policy}"]
             outward += [f"ps-depth={depth}"] if depth else []
             outward += [f"ps-low-watermark={watermark}"] if watermark else []
+            if watermark:
+                self.classes.add("low watermark")
             self.classes.add(f"policy: {policy}")
             self._extend(stream, outward, [f"ps-policy={policy}"])
         return attrs.evolve(self.scenario, classes=tuple(sorted(self.classes)))

@@ -16,6 +16,7 @@ import attrs
 
 from penstock.sim.core import Link
 from penstock.sim.generate import (
+    fan,
     faults,
     features,
     isolated,
@@ -324,7 +325,8 @@ def generate(seed: int, *, plain: bool = False) -> Scenario:
     scenario = rules.add(features.add(faults.add(scenario, seed), seed), seed)
     scenario = features.add_python_spies(scenario, seed)
     scenario = retention.add(isolated.add(scenario, seed), seed)
-    return oldest.add(load.add(pools.add(scenario, seed), seed), seed)
+    scenario = oldest.add(load.add(pools.add(scenario, seed), seed), seed)
+    return fan.add(scenario, seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------

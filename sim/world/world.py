@@ -27,6 +27,7 @@ import attrs
 from penstock.core.driver_types import NEVER_NS
 from penstock.sim.core import Link, NetworkStatistics, SimNetwork, SimWorld, Stop, WireStatistics
 from penstock.sim.oracles.credits import lost_credits
+from penstock.sim.oracles.fan_in import FanIn
 from penstock.sim.oracles.measure import Meter
 from penstock.sim.oracles.memory import Memory
 from penstock.sim.oracles.oracle import awaits_gaps, caught_up, verdict
@@ -121,6 +122,7 @@ class World:
         self._plan_misfits()
         self.meter = Meter(self)
         self._memory = Memory(self)
+        self._fan_in = FanIn(self)
 
     def __enter__(self) -> Self:
         return self
@@ -320,7 +322,7 @@ class World:
         try:
             while not self._finished() and self.now_ns < self.scenario.limit_ns:
                 self.run_until(self.now_ns + SLICE_NS)
-                swollen = swollen or list(self._memory.check())
+                swollen = swollen or [*self._memory.check(), *self._fan_in.check()]
                 if self._record:
                     self._sample()
             self.finished_ns = self.now_ns

@@ -35,8 +35,10 @@ static bool is_bound(const ps_image_t *image, int64_t *room)
     const bool congested =
         image->params.congestion_control != PS_CC_STATIC && !image->congestion.custom_silent;
     const bool ahead = !congested && (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
-    const int32_t most =
-        ahead || image->params.window_bytes > half ? half : image->params.window_bytes;
+    int64_t most = ahead || image->params.window_bytes > half ? half : image->params.window_bytes;
+    if (!ahead && image->window_share > 0 && image->window_share < most) {
+        most = image->window_share; /* ps-fanin divides the window */
+    }
     *room = image->reserved_position - image->consumption;
     *room = *room > 0 ? *room & ~INT64_C(31) : 0;
     return most > *room;
@@ -115,6 +117,9 @@ static void check_window(ps_probe_t *probe, const ps_probe_image_t *model, const
     const int32_t half = image->log.term_length / 2;
     int64_t most = image->params.window_bytes < half ? image->params.window_bytes : half;
     int64_t room;
+    if (image->window_share > 0 && image->window_share < most) { /* ps-fanin divides the window */
+        most = image->window_share;
+    }
     if (is_bound(image, &room)) {
         most = room;
     }
@@ -178,8 +183,12 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     if (!ps_probe_is_heard(image, now_ns)) {
         complain(probe, model, "a status message to nobody", position, 0);
     }
-    check_window(probe, model, sm);
-    if (image->receiver->params->advertise) {
+    const bool settled = image->window_share == model->window_share;
+    model->window_share = image->window_share;
+    if (settled) { /* the receiver obeys a new share from the next look at the image on */
+        check_window(probe, model, sm);
+    }
+    if (settled && image->receiver->params->advertise) {
         check_trailer(probe, model, sm, position, now_ns);
     }
     if (model->sm_ns != now_ns) {

@@ -341,7 +341,8 @@ typedef struct ps_probe_image {
                            * `eos` arrived. */
     ps_sim_stated_t credits;
     int64_t sm_ns, sm_position, sm_window;
-    int64_t sm_forced_ns;                    /* Time at which the receiver last read a frame that it
+    int64_t window_share; /* share of a divided window (ps-fanin) at the last status message */
+    int64_t sm_forced_ns; /* Time at which the receiver last read a frame that it
                                               * must answer with a status message. */
     int64_t rtt_ns, rtt_due_ns, rtt_late_ns; /* `rtt_ns` is the time of the last RTT request. The
                                               * receiver may send the next RTT request from

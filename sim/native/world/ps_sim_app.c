@@ -508,7 +508,9 @@ static int32_t take(ps_simworld_t *world, int32_t index, int32_t limit, bool *ga
     ps_sim_subscriber_t *subscriber = &world->subscribers[index];
     note_released(subscriber);
     ps_sub_set_clock(subscriber->params.sub, &world->now_ns);
+    ps_sim_fan_in_before(subscriber);
     const int32_t count = ps_sub_poll(subscriber->params.sub, messages, limit, PS_POLL_ASSEMBLE);
+    ps_sim_fan_in_after(world, index, messages, count, limit);
     *gap = count == PS_E_GAP && subscriber->gaps_allowed;
     if (count < 0 && !*gap) {
         ps_sim_violate(world, "subscriber %d: poll answered %d: %s", index, count, ps_last_error());

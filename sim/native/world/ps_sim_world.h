@@ -101,6 +101,8 @@ typedef struct ps_sim_publisher {
     bool paused;
 } ps_sim_publisher_t;
 
+enum { PS_SIM_FAN_IN_IMAGES = 8 };
+
 /* A range of positions that the client reported to the subscriber as permanently missing. */
 typedef struct ps_sim_gap {
     int64_t from, to;
@@ -133,6 +135,10 @@ typedef struct ps_sim_subscriber {
     bool paused;
     bool gaps_allowed;
     bool holds; /* delivered, not yet released */
+    /* With ps-fanin, ps_sim_fan_in.c counts the messages of each image since each image has data in
+     * every poll. */
+    int64_t fan_in_got[PS_SIM_FAN_IN_IMAGES];
+    int32_t fan_in_images; /* 0: the count begins with the next poll */
 } ps_sim_subscriber_t;
 
 /* A client of a Python application: the application waits until this client is woken. */
@@ -227,6 +233,12 @@ void ps_sim_check_expired(ps_simworld_t *world, int32_t index, int64_t now_ns);
  * (ps_sim_retained.c). `number` is the number of this message in the ledger. */
 void ps_sim_check_retained(ps_simworld_t *world, int32_t index, const ps_sim_ledger_t *ledger,
                            const ps_message_t *message, int64_t number, int64_t now_ns);
+/* Call these functions before and after a poll of up to `limit` messages. While each image of a
+ * subscription with ps-fanin has data, the images get messages by their weights
+ * (ps_sim_fan_in.c). */
+void ps_sim_fan_in_before(ps_sim_subscriber_t *subscriber);
+void ps_sim_fan_in_after(ps_simworld_t *world, int32_t index, const ps_message_t *messages,
+                         int32_t count, int32_t limit);
 /* The reader has missed the messages `first` to `end` - 1. Returns how many of these messages lie
  * in no reported gap. */
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,
