@@ -235,7 +235,7 @@ static void test_a_paused_stream_that_is_removed_pauses_no_sender(void)
     CHECK_EQ(ps_publication_remove(rig->driver, rig->pub), PS_OK);
     rig_step(rig, 1 * MS);
     CHECK(!ps_sender_is_paused(sender));
-    rig->pub = NULL;
+    ps_publication_destroy(rig->driver, rig->pub);
     rig_close(rig);
 }
 
