@@ -12,6 +12,7 @@ from support.old_core import OldCore, Patch
 from support.seeds import classes_of
 
 from penstock.daemon.conductor.sagas import fan_in, isolating
+from penstock.sim.generate.fan import IN_STREAM
 from penstock.sim.generate.fuzz import generate
 from penstock.sim.runner import attempt
 
@@ -20,8 +21,14 @@ SEEDS = 2000
 TRIED = 12
 
 
+def kinds_of(seed: int) -> set[str]:
+    """Return the classes of a seed, and how many messages a poll of its fan-in has."""
+    polls = {each.poll_limit for each in generate(seed).subscribers if each.stream_id == IN_STREAM}
+    return {*classes_of(seed), *(f"polls of {limit}" for limit in polls)}
+
+
 def seeds_with(*kinds: str) -> Iterator[int]:
-    found = (n for n in range(1, SEEDS + 1) if set(kinds) <= set(classes_of(n)))
+    found = (n for n in range(1, SEEDS + 1) if set(kinds) <= kinds_of(n))
     for _, seed in zip(range(TRIED), found, strict=False):
         yield seed
 
@@ -43,6 +50,10 @@ CORE = (
     ("polls each image alike under ps-fanin=priority", ("fan-in: priority",), Patch(
         file="ps_client_subscription.c",
         now="(int64_t)limit * image->fan_in_weight;", old="(int64_t)limit * *total / sub->count;",
+    )),
+    ("forgets what whole messages left over", ("fan-in: priority", "polls of 3"), Patch(
+        file="ps_client_subscription.c",
+        now="((int64_t)limit + sub->count) * *total;", old="limit * *total;",
     )),
     ("divides no window", ("fan-in: network",), Patch(
         file="ps_image_status.c",

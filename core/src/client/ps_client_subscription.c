@@ -91,7 +91,8 @@ ps_img_t *ps_sub_image(const ps_sub_t *sub, int32_t index)
 
 /* Adds this poll's share to what the subscription owes each image that has data: `limit` times the
  * image's weight. Sets *total to the sum of these weights. Returns the index of the image that is
- * owed most. An image without data is owed nothing, and no image more than one poll. */
+ * owed most. An image without data is owed nothing. The images are owed at most one message each
+ * beyond a poll, because a part is a whole number of messages; so no image is owed more. */
 static int32_t owe(ps_sub_t *sub, int32_t limit, int64_t *total)
 {
     ps_img_t *first = NULL;
@@ -102,7 +103,7 @@ static int32_t owe(ps_sub_t *sub, int32_t limit, int64_t *total)
     }
     for (int32_t i = 0; i < sub->count; i++) {
         ps_img_t *image = sub->images[i];
-        const int64_t most = limit * *total;
+        const int64_t most = ((int64_t)limit + sub->count) * *total;
         const int64_t owed = image->fan_in_owed + (int64_t)limit * image->fan_in_weight;
 
         image->fan_in_owed = !ps_img_has_data(image) ? 0 : owed < most ? owed : most;

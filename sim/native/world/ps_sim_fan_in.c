@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ps_sim_fan_in.c: checks that a subscription with ps-fanin divides its polls by weight. While each
- * image has data before every poll, no image is ahead of its share or behind it by more than
- * three polls.
+ * image has data before every poll, an image is owed between minus one message and a poll and one
+ * message for each image. Its messages are off its share by this range at most.
  */
 #include "ps_client_internal.h"
 #include "ps_sim_world.h"
-
-enum { SLACK_POLLS = 3 };
 
 /* Returns the number of images if each of them has a weight and data, else 0. */
 static int32_t contending(const ps_sub_t *sub)
@@ -53,7 +51,8 @@ void ps_sim_fan_in_after(ps_simworld_t *world, int32_t index, const ps_message_t
     for (int32_t i = 0; i < subscriber->fan_in_images; i++) {
         const int64_t share = whole * ps_sub_image(sub, i)->fan_in_weight;
         const int64_t off = subscriber->fan_in_got[i] * weights - share;
-        if (off > SLACK_POLLS * limit * weights || -off > SLACK_POLLS * limit * weights) {
+        const int64_t slack = ((int64_t)limit + subscriber->fan_in_images + 2) * weights;
+        if (off > slack || -off > slack) {
             ps_sim_violate(world,
                            "subscriber %d: image %d has %lld of %lld messages, its share "
                            "is %lld",
