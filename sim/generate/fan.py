@@ -39,12 +39,6 @@ def _runs_through(scenario: Scenario, host: int) -> bool:
     return all(each.crash_ns is None for each in scenario.machines if each.host == host)
 
 
-def _governs(scenario: Scenario, host: int) -> bool:
-    """Whether the host has a governor. In seed 8214 the oracle of wake-ups complains of a divided
-    window on such a host; the reason is not known yet."""
-    return any("governor" in dict(each.driver) for each in scenario.machines if each.host == host)
-
-
 def _is_calm(scenario: Scenario, host: int) -> bool:
     """Whether the host lives, has room, and steps once a millisecond or more."""
     return all(
@@ -62,10 +56,7 @@ class _FanIn(Draw):
         self.scenario = scenario
 
     def add(self) -> Scenario:
-        hosts = [
-            n for n in range(1, self.scenario.hosts)
-            if _runs_through(self.scenario, n) and not _governs(self.scenario, n)
-        ]
+        hosts = [n for n in range(1, self.scenario.hosts) if _runs_through(self.scenario, n)]
         if not _runs_through(self.scenario, 0) or not self.chance("fan-in"):
             return self.scenario
         rng = self.rng
