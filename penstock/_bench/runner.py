@@ -36,6 +36,9 @@ class Settings:
     threading: str = "SHARED"
     idle: str = "park"
     window: int = 1 << 20
+    """Of receivers."""
+    publisher_window: int = 0
+    """0: that of the channel's term length."""
     term_length: int = 16 << 20
     mtu: int = 1408
     so_buffers: int = 2 << 20
@@ -161,12 +164,17 @@ def worker(role: str, side: Side, task: Mapping[str, Any]) -> Process:
 def _udp(settings: Settings, where: Network) -> dict[str, Any]:
     with hosts(settings, where) as pair:
         channel = f"aeron:udp?endpoint={where.b.address}:{free_port()}"
-        return _throughput(settings, where, pair, channel)
+        return _throughput(settings, where, pair, channel + _limits(settings, "|"))
 
 
 def _ipc(settings: Settings, where: Network) -> dict[str, Any]:
     with hosts(settings, where, count=1) as one:
-        return _throughput(settings, where, one, "aeron:ipc")
+        return _throughput(settings, where, one, "aeron:ipc" + _limits(settings, "?"))
+
+
+def _limits(settings: Settings, mark: str) -> str:
+    window = settings.publisher_window
+    return f"{mark}pub-wnd={window}" if window else ""
 
 
 def _throughput(
