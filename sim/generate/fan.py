@@ -39,6 +39,15 @@ def _runs_through(scenario: Scenario, host: int) -> bool:
     return all(each.crash_ns is None for each in scenario.machines if each.host == host)
 
 
+def _serves_more(scenario: Scenario, host: int) -> bool:
+    """Whether further images fit into what a host is for: without a governor, whose delays the
+    oracles of wake-ups do not know, and with room for the events of these images."""
+    return _runs_through(scenario, host) and not any(
+        {"governor", "event_capacity"} & set(dict(each.driver))
+        for each in scenario.machines if each.host == host
+    )
+
+
 def _is_calm(scenario: Scenario, host: int) -> bool:
     """Whether the host lives, has room, and steps once a millisecond or more."""
     return all(
@@ -48,24 +57,41 @@ def _is_calm(scenario: Scenario, host: int) -> bool:
     )
 
 
-class _FanIn(Draw):
-    """Adds several publishers and their subscription to one scenario."""
+class _Further(Draw):
+    """Adds streams to one scenario, with a random generator of their own."""
 
-    def __init__(self, scenario: Scenario, seed: int) -> None:
-        super().__init__(random.Random(f"fan-in {seed}"), 0.2, set(scenario.classes))
+    def __init__(self, name: str, weight: float, scenario: Scenario, seed: int) -> None:
+        super().__init__(random.Random(f"{name} {seed}"), weight, set(scenario.classes))
         self.scenario = scenario
 
+    def channel(self, medium: str, at: int, port: int) -> str:
+        """Return the begin of a channel to the host ``at``; parameters follow."""
+        return "aeron:ipc?" if medium == "ipc" else (
+            f"aeron:udp?endpoint={host_ip(at)}:{port}|rcv-wnd=32k|")
+
+    def with_streams(
+        self, publishers: tuple[PublisherScript, ...], subscribers: tuple[SubscriberScript, ...]
+    ) -> Scenario:
+        return attrs.evolve(
+            self.scenario, publishers=(*self.scenario.publishers, *publishers),
+            subscribers=(*self.scenario.subscribers, *subscribers),
+            classes=tuple(sorted(self.classes)),
+        )
+
+
+class _FanIn(_Further):
+    """Adds several publishers and their subscription."""
+
     def add(self) -> Scenario:
-        hosts = [n for n in range(1, self.scenario.hosts) if _runs_through(self.scenario, n)]
-        if not _runs_through(self.scenario, 0) or not self.chance("fan-in"):
+        hosts = [n for n in range(1, self.scenario.hosts) if _serves_more(self.scenario, n)]
+        if not _serves_more(self.scenario, 0) or not self.chance("fan-in"):
             return self.scenario
         rng = self.rng
         fanin = rng.choice(["equal", "priority"])
         medium = rng.choice(["ipc", "network", "network"]) if hosts else "ipc"
         self.classes |= {f"fan-in: {fanin}", f"fan-in: {medium}"}
         at = 0 if medium == "ipc" else rng.choice(hosts)
-        channel = "aeron:ipc?" if medium == "ipc" else (
-            f"aeron:udp?endpoint={host_ip(at)}:{_IN_PORT}|rcv-wnd=32k|")
+        channel = self.channel(medium, at, _IN_PORT)
         size = rng.choice([100, 600, 1344])
         publishers = tuple(
             PublisherScript(
@@ -80,18 +106,11 @@ class _FanIn(Draw):
             host=at, channel=f"{channel}ps-fanin={fanin}", stream_id=IN_STREAM,
             poll_limit=rng.choice([1, 3, 11, 64]), interval_ns=rng.choice([MS_NS, 2 * MS_NS]),
         )
-        return attrs.evolve(
-            self.scenario, publishers=(*self.scenario.publishers, *publishers),
-            subscribers=(*self.scenario.subscribers, reader), classes=tuple(sorted(self.classes)),
-        )
+        return self.with_streams(publishers, (reader,))
 
 
-class _FanOut(Draw):
-    """Adds a publisher with local readers to one scenario."""
-
-    def __init__(self, scenario: Scenario, seed: int) -> None:
-        super().__init__(random.Random(f"fan-out {seed}"), 0.35, set(scenario.classes))
-        self.scenario = scenario
+class _FanOut(_Further):
+    """Adds a publisher with local readers."""
 
     def add(self) -> Scenario:
         hosts = [n for n in range(1, self.scenario.hosts) if _runs_through(self.scenario, n)]
@@ -102,8 +121,7 @@ class _FanOut(Draw):
         medium = rng.choice(["ipc", "ipc", "spy"]) if hosts else "ipc"
         self.classes |= {f"fan-out: {fanout}", f"fan-out: {medium}"}
         at = 0 if medium == "ipc" else rng.choice(hosts)
-        channel = "aeron:ipc?" if medium == "ipc" else (
-            f"aeron:udp?endpoint={host_ip(at)}:{_OUT_PORT}|rcv-wnd=32k|")
+        channel = self.channel(medium, at, _OUT_PORT)
         independent = fanout == "independent"
         size = rng.choice([600, 1344])
         publisher = PublisherScript(
@@ -121,13 +139,10 @@ class _FanOut(Draw):
             stream_id=OUT_STREAM, may_miss=independent, poll_limit=rng.choice([10, 64]),
             pauses=((start, start + rng.choice([400, 1500]) * MS_NS),),
         )
-        return attrs.evolve(
-            self.scenario, publishers=(*self.scenario.publishers, publisher),
-            subscribers=(*self.scenario.subscribers, reads_on, pauses),
-            classes=tuple(sorted(self.classes)),
-        )
+        return self.with_streams((publisher,), (reads_on, pauses))
 
 
 def add(scenario: Scenario, seed: int) -> Scenario:
     """Return the scenario with the further streams that the seed determines."""
-    return _FanOut(_FanIn(scenario, seed).add(), seed).add()
+    more = _FanIn("fan-in", 0.2, scenario, seed).add()
+    return _FanOut("fan-out", 0.35, more, seed).add()

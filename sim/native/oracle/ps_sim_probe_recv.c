@@ -188,7 +188,7 @@ void ps_probe_sm_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_sm_t 
     if (settled) { /* the receiver obeys a new share from the next look at the image on */
         check_window(probe, model, sm);
     }
-    if (settled && image->receiver->params->advertise) {
+    if (image->receiver->params->advertise) {
         check_trailer(probe, model, sm, position, now_ns);
     }
     if (model->sm_ns != now_ns) {
