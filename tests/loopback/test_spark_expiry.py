@@ -25,7 +25,7 @@ CHANNEL = "aeron:ipc?term-length=64k"
 SECOND_NS = 10**9
 OTHER = "process 1 on elsewhere"
 RUNNER = """
-import json, sys, time
+import json, signal, sys
 from pyspark.sql.types import StructType
 from penstock.spark_bridge._options import read_options
 from penstock.spark_bridge._source import StreamReader
@@ -33,7 +33,7 @@ from penstock.spark_bridge._source import StreamReader
 reader = StreamReader(read_options(json.loads(sys.argv[1])), StructType())
 reader.initialOffset()
 print(json.dumps({"event": "runs"}), flush=True)
-time.sleep(600)
+signal.pause()
 """
 
 

@@ -8,7 +8,6 @@ import itertools
 import json
 import time
 import zlib
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -18,9 +17,10 @@ from pyspark.sql.types import StructType
 from support.hosts import PenstockHost
 
 import penstock
+from loopback import spark_group
+from loopback.spark_group import CHANNEL, KEY, STREAM, Key, options, plain
 from loopback.streams import eventually
 from loopback.test_scrape_cost import REFERENCE_MS, cpu_ms, reference_ms
-from loopback.test_spark_planning import CHANNEL, KEY, STREAM, Key, options, plain
 from penstock.client import GroupControl
 from penstock.core.errors import InvalidArgument
 from penstock.spark_bridge import _planning
@@ -30,30 +30,8 @@ from penstock.spark_bridge.markers import RESERVED_VALUE, Content, Kind, Marker,
 LOOKS, ROUNDS = 200, 4
 
 
-@pytest.fixture
-def control(host: PenstockHost) -> Iterator[GroupControl]:
-    with GroupControl(directory=str(host.directory)) as made:
-        made.open(**KEY, starting="earliest", expiry_ns=600 * 10**9)
-        yield made
-        made.close_group(**KEY)
-    with penstock.connect(host.directory) as client:    # the next group reads what it finds
-        eventually(
-            lambda: all(p["state"] == "linger" for p in client.status()["publications"]), "ended"
-        )
-
-
-@pytest.fixture
-def sent(host: PenstockHost, control: GroupControl) -> Iterator[int]:
-    """A hundred messages that have arrived; the position behind them."""
-    with penstock.connect(host.directory) as client:
-        publication = client.add_publication(CHANNEL, STREAM)
-        for number in range(100):
-            publication.send(b"message %d" % number)
-        end = publication.position
-        eventually(
-            lambda: any(x.end_position == end for x in control.state(**KEY).logs), "it is there"
-        )
-        yield end
+control = spark_group.control
+sent = spark_group.sent
 
 
 def test_a_batch_waits_for_as_many_messages_as_it_should_have(
