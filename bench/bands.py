@@ -3,7 +3,7 @@
 and in one without them: ``python -m bench.bands``.
 
 Between two daemons in network namespaces, bulk streams publish as fast as they can; they state no
-priority. The link carries LINK_MBIT, and the sender's socket buffer is small, so that the sender
+priority. The link carries --link-mbit, and the sender's socket buffer is small, so that the sender
 always has more to send than the link takes. On a faster link the receivers hold the sender on two
 processors, and no stream waits for it. A probe with ``ps-priority=900`` (band B4) sends small
 messages by the same socket. A wait is the time from the offer to the sender's time stamp
@@ -49,7 +49,7 @@ _TABLES: Final = {
     "scheduler": {"governor": False},
     "sockets": {"sndbuf_bytes": 64 << 10, "rcvbuf_bytes": 4 << 20},
 }
-LINK_MBIT: Final = 400
+LINK_MBIT: Final = 400                  # 0: no bound
 _SETTINGS: Final = runner.Settings(term_length=1 << 20, window=512 * 1024)
 #: The patches of a build without bands: the file, its text, and the text that replaces it.
 WITHOUT: Final = (
@@ -159,7 +159,7 @@ def cpu_s(process: Process) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def half(streams: int, seconds: float) -> dict[str, float]:
+def half(streams: int, seconds: float, mbit: int) -> dict[str, float]:
     """Measure the probe of this build alone, and beside ``streams`` bulk streams."""
     processors = sorted(os.sched_getaffinity(0))
     own, others = {processors[0]}, set(processors[1:] or processors)
@@ -168,7 +168,8 @@ def half(streams: int, seconds: float) -> dict[str, float]:
         network(veth=True) as where, runner.hosts(_SETTINGS, where, tables=_TABLES) as hosts,
         contextlib.ExitStack() as stack,
     ):
-        slow_down(where.a, LINK_MBIT)
+        if mbit > 0:
+            slow_down(where.a, mbit)
         sender = hosts.daemons[0]
         place(sender, own)
         favour(sender)
@@ -211,10 +212,11 @@ def half(streams: int, seconds: float) -> dict[str, float]:
         }
 
 
-def half_of(site: Path, streams: int, seconds: float) -> dict[str, float]:
+def half_of(site: Path, streams: int, seconds: float, mbit: int) -> dict[str, float]:
     """Run :func:`half` with the package of a build."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.bands", "--half", str(streams), "--seconds", str(seconds)],
+        [sys.executable, "-m", "bench.bands", "--half", str(streams), "--seconds", str(seconds),
+         "--link-mbit", str(mbit)],
         check=True, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": f"{site}:{builds.ROOT}", "PYTHONSAFEPATH": "1"},
     )
@@ -244,13 +246,15 @@ def report(streams: int, rows: list[dict[str, dict[str, float]]]) -> str:
               help="Measured time of each half of a pair, alone and beside bulk streams.")
 @click.option("--bulk", "counts", default="1,16,64,256", show_default=True,
               help="Numbers of bulk streams.")
+@click.option("--link-mbit", "mbit", default=LINK_MBIT, show_default=True, type=click.IntRange(0),
+              help="Rate of the link, in megabits a second; 0: no bound.")
 @click.option("--role", type=click.Choice(list(_ROLES)), hidden=True)
 @click.option("--half", "streams", type=int, hidden=True)
 @click.argument("directory", default="")
 @click.argument("channel", default="")
 def main(
-    pairs: int, seconds: float, counts: str, role: str | None, streams: int | None, directory: str,
-    channel: str,
+    pairs: int, seconds: float, counts: str, mbit: int, role: str | None, streams: int | None,
+    directory: str, channel: str,
 ) -> None:
     """Print the waits with and without bands, and the ratio of their 99th percentiles."""
     if role:
@@ -258,7 +262,7 @@ def main(
             _ROLES[role](client, channel)
         return
     if streams is not None:
-        click.echo(json.dumps(half(streams, seconds)))
+        click.echo(json.dumps(half(streams, seconds, mbit)))
         return
     sites = {
         "bands": builds.build_here(),
@@ -268,7 +272,7 @@ def main(
         rows = []
         for turn in range(pairs):
             order = sorted(sites, reverse=turn % 2 == 1)
-            rows.append({name: half_of(sites[name], number, seconds) for name in order})
+            rows.append({name: half_of(sites[name], number, seconds, mbit) for name in order})
         click.echo(report(number, rows))
     click.echo(f"pairs {pairs}, load {os.getloadavg()[0]:.1f}")
 

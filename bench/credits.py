@@ -2,12 +2,11 @@
 """Compare streams with credits and streams without, in interleaved pairs:
 ``python -m bench.credits``.
 
-Credits bound the messages in flight, so they also bound the bytes from publisher to reader.  A rate
-is compared with that of a stream without credits whose windows permit as many bytes (the bound is
-on this ratio, decision 0570), and with one that has the benchmark's windows.  An attempt measures
-all of them, one after the other, in alternating order, so that all meet the same load.  The result
-of a row is the median of the ratios WITH / WITHOUT over its attempts.  The table has the bound of
-each row and the load of the machine.
+The result of a row is the median of the ratios WITH / WITHOUT over its attempts, and the bound is
+on the ratio to a stream with the benchmark's windows.  Credits bound the messages in flight, so
+they also bound the bytes from publisher to reader.  A second ratio compares a rate with that of a
+stream without credits whose windows permit as many bytes (decision 0570).  An attempt measures all
+of them, one after the other, in alternating order, so that all meet the same load.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Row:
     @property
     def others(self) -> tuple[str, ...]:
         """What the row is compared with; its bound is for the first."""
-        return ("windows",) if self.work == "rtt" else ("same bytes", "windows")
+        return ("windows",) if self.work == "rtt" else ("windows", "same bytes")
 
     def is_met(self, ratio: float) -> bool:
         return ratio <= self.bound if self.metric == "p50_us" else ratio >= self.bound
