@@ -6,7 +6,9 @@ from the memory that the receiver shares with the client, and averages them over
 messages too, which depend on more than the division. Publishers are served in a drawn order: in a
 fixed or alternating one, a publisher that is served at more even intervals uses equal credits up to
 5 % more often. A publisher with three times the credits sends longer bursts, so each of its credits
-takes longer to return: by 0.5 to 1.1 % on a quiet machine, by up to 2.3 % beside other work.
+takes longer to return: by 0.5 to 1.1 % on a quiet machine, by up to 2.3 % beside other work. A
+publisher that the machine leaves waiting sends less, whatever it was granted (7.6 % once, beside
+four busy loops), so an attempt is judged as a whole.
 
 Two publishers send as fast as they get credit. Three others send at fixed rates, and need less than
 their shares. The publishers are on another host, so their weights travel in their SETUPs.
@@ -133,7 +135,6 @@ def test_busy_publishers_divide_what_the_others_leave(
             granted = [each.granted / weight for each, weight in zip(busy, weights, strict=True)]
             used = [each.sent / weight for each, weight in zip(busy, weights, strict=True)]
             seen.append((spread(granted), spread(used), missing))
-            assert spread(used) <= 0.05, used
             if (
                 spread(granted) <= 0.01 and spread(used) <= used_within
                 and max(missing) <= CREDITS             # at the end, at most the pool
