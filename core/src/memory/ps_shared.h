@@ -163,6 +163,8 @@ typedef struct ps_culprit {
  * need not notify the sender (docs/decisions/0020). */
 enum ps_dirty_flag { PS_DIRTY_NOT = 0, PS_DIRTY_DATA = 1, PS_DIRTY_CHECK = 2, PS_DIRTY_HOT = 3 };
 
+enum { PS_GRANTER_WORDS = 5 };
+
 typedef struct ps_publication_slot {
     /* line: conductor */
     alignas(PS_LINE) _Atomic int64_t id; /* registration id */
@@ -215,6 +217,10 @@ typedef struct ps_publication_slot {
     /* On IPC with credits: position up to which the sender has counted the messages. */
     alignas(PS_LINE) _Atomic int64_t counted_position;
     _Atomic int64_t counted_ordinal;
+    /* Number of remote receivers that grant credits, and a filter of their ids
+     * (ps_publication_await.c). If the daemon dies, its successor awaits these receivers. */
+    _Atomic int64_t granter_count;
+    _Atomic uint64_t granters[PS_GRANTER_WORDS];
     /* A client wakes the sender when the client's spy or IPC reader releases data up to
      * wake_position or beyond. INT64_MAX: never. */
     alignas(PS_LINE) _Atomic int64_t wake_position;

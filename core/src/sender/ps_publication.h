@@ -117,14 +117,17 @@ typedef struct ps_publication_credits {
     bool network_frozen;
     bool awaited_frozen;   /* True if publishers could take no credits when the daemon adopted the
                             * stream. */
-    int32_t awaited;       /* In an adopted stream: number of receivers that the new daemon must
-                            * hear before `awaited_limit` ends; 0: `awaited_limit` does not apply.
-                            */
+    bool awaits;           /* True in an adopted stream while `awaited_limit` applies. */
+    bool granters_changed; /* A receiver began or ceased to grant credits. */
+    int32_t awaited; /* Number of receivers that granted credits to the dead daemon's stream and
+                            * that the new daemon has not heard. */
     int64_t awaited_limit; /* Credit limit at the adoption; publishers must obey this limit while
-                            * `awaited` > 0. */
+                            * `awaits` is true. */
     int64_t awaited_until_ns;
-    int32_t readers;       /* local readers that grant */
-    int32_t plain;         /* remote receivers that grant nothing */
+    uint64_t granters[PS_GRANTER_WORDS]; /* Filter of the dead daemon's granting receivers. */
+    uint64_t arrived[PS_GRANTER_WORDS];  /* Filter of those that the new daemon has heard. */
+    int32_t readers;                     /* local readers that grant */
+    int32_t plain;                       /* remote receivers that grant nothing */
     int64_t network;       /* Lowest credit limit of a remote receiver; PS_CREDIT_OPEN: none. */
     int64_t network_who;   /* that receiver's id */
     int64_t limit;         /* ordinals that publishers may take */

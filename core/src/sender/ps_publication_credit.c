@@ -336,9 +336,13 @@ bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns)
         return false;
     }
     const bool more = ps_publication_credit_count_log(pub);
-    if (credits->awaited > 0 && !ps_publication_credit_await(pub, now_ns)) {
-        credits->awaited = 0;
+    if (credits->awaits && !ps_publication_credit_await(pub, now_ns)) {
+        credits->awaits = false;
+        credits->granters_changed = true;
         credits->stale = true;
+    }
+    if (credits->granters_changed) {
+        ps_publication_credit_show_granters(pub);
     }
     if (credits->stale) {
         ps_publication_credit_combine_receivers(pub, now_ns);
@@ -397,6 +401,7 @@ void ps_publication_credit_init(ps_publication_t *pub)
     credits->culprit_slot = -1;
     if (!pub->params.adopted || (metered & PS_METERED_CREDITS) == 0) {
         atomic_store_explicit(&pub->slot->credit_limit, PS_CREDIT_OPEN, memory_order_relaxed);
+        atomic_store_explicit(&pub->slot->granter_count, 0, memory_order_relaxed);
         return;
     }
     credits->on = true;
@@ -411,9 +416,7 @@ void ps_publication_credit_init(ps_publication_t *pub)
     credits->send_limit =
         credits->epoch_ordinal > credits->limit ? credits->epoch_ordinal : credits->limit;
     if (pub->endpoint != NULL && pub->connected) {
-        credits->awaited = pub->receivers_shown;
-        credits->awaited_limit = credits->limit;
-        credits->awaited_frozen = credits->revoked;
+        ps_publication_credit_await_granters(pub);
     }
     if (pub->endpoint == NULL) {
         credits->counted.position =

@@ -19,9 +19,17 @@ int64_t ps_publication_credit_taken(const ps_publication_t *pub);
 /* On a network channel, the sender counts messages as it sends them. On IPC nothing is sent, so
  * this function counts the messages in the log. Returns true if messages remain to be counted. */
 bool ps_publication_credit_count_log(ps_publication_t *pub);
+/* An adopted stream begins to await the receivers that granted credits to the dead daemon's stream,
+ * if there were any. */
+void ps_publication_credit_await_granters(ps_publication_t *pub);
+/* A receiver was heard, or left. */
+void ps_publication_credit_arrived(ps_publication_t *pub, int64_t receiver_id);
 /* Returns true if the credit limit of the dead daemon still applies to an adopted stream. This
- * limit applies until the stream's receivers have been heard or have timed out. */
+ * limit applies until the awaited receivers have been heard or have timed out. */
 bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns);
+/* Stores in the slot which receivers grant credits, for the successor of this daemon. Cost: visits
+ * all receivers, but only after a receiver began or ceased to grant credits. */
+void ps_publication_credit_show_granters(ps_publication_t *pub);
 /* Computes the lowest credit limit of the remote receivers. Cost: visits all receivers, but only
  * after a receiver has changed the credits that it grants. */
 void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_ns);

@@ -36,8 +36,12 @@ void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_
 {
     const ps_trailer_t *trailer = &sm->trailer;
     const bool known = receiver->credit_limit != PS_CREDIT_OPEN;
+    if (pub->credits.awaits) {
+        ps_publication_credit_arrived(pub, receiver->id);
+    }
     if (!counts(pub, sm)) {
         if (known) {
+            pub->credits.granters_changed = true;
             receiver->credit_limit = PS_CREDIT_OPEN;
             receiver->credit_frozen = false;
             receiver->credit_answer = false;
@@ -54,6 +58,7 @@ void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_
         refuse(pub); /* an earlier statement */
         return;
     }
+    pub->credits.granters_changed = pub->credits.granters_changed || !known;
     receiver->credit_limit = trailer->credit_limit;
     receiver->credit_epoch = trailer->credit_epoch;
     receiver->credit_frozen = (trailer->credit_flags & PS_CREDIT_FLAG_FROZEN) != 0;
@@ -119,40 +124,13 @@ void ps_publication_credit_change(ps_publication_t *pub, const ps_credit_change_
 
 /* ---- who grants ------------------------------------------------------------------------------ */
 
-static bool is_granted(const ps_publication_t *pub)
-{
-    for (int32_t i = 0; i < pub->receiver_count; i++) {
-        if (pub->receivers[i].credit_limit != PS_CREDIT_OPEN) {
-            return true;
-        }
-    }
-    return pub->credits.readers > 0;
-}
-
-/* A new daemon does not know the receivers of the dead one. It has their number, and the limit to
- * which they had agreed. Receivers without credits cannot replace the one that granted
- * (docs/decisions/0350). */
-bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns)
-{
-    ps_publication_credits_t *credits = &pub->credits;
-    const int64_t timeout_ns = pub->context->params.connection_timeout_ns;
-    const int64_t stated_ns = pub->fc.counts_receivers ? pub->params.fc_receiver_timeout_ns : 0;
-    if (credits->awaited_until_ns == 0) {
-        credits->awaited_until_ns =
-            now_ns + (stated_ns > 0 && stated_ns < timeout_ns ? stated_ns : timeout_ns);
-    }
-    const int32_t heard = pub->fc.counts_receivers ? pub->fc.tracked : pub->receiver_count;
-    return pub->connected && now_ns < credits->awaited_until_ns &&
-           (heard < credits->awaited || !is_granted(pub));
-}
-
 void ps_publication_credit_combine_receivers(ps_publication_t *pub, int64_t now_ns)
 {
     ps_publication_credits_t *credits = &pub->credits;
     const int64_t timeout_ns = pub->params.fc_receiver_timeout_ns;
     credits->stale = false;
-    credits->network = credits->awaited > 0 ? credits->awaited_limit : PS_CREDIT_OPEN;
-    credits->network_frozen = credits->awaited > 0 && credits->awaited_frozen;
+    credits->network = credits->awaits ? credits->awaited_limit : PS_CREDIT_OPEN;
+    credits->network_frozen = credits->awaits && credits->awaited_frozen;
     credits->network_who = 0;
     credits->plain = 0;
     for (int32_t i = 0; i < pub->receiver_count; i++) {

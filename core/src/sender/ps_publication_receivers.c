@@ -4,6 +4,7 @@
  * NAKs, errors (docs/spec/wire-format.md section 5). */
 #include <string.h>
 
+#include "ps_publication_credit.h"
 #include "ps_sender.h"
 #include "ps_assert.h"
 
@@ -63,10 +64,8 @@ static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *re
     note_absent(pub, receiver->id, &view->address, view->has_group_tag != 0, view->group_tag);
     PS_ASSERT(receiver >= pub->receivers && receiver < pub->receivers + pub->receiver_count);
     ps_publication_receiver_t *last = &pub->receivers[--pub->receiver_count];
-    const bool granted = receiver->credit_limit != PS_CREDIT_OPEN;
-    if (pub->credits.awaited > (granted ? 0 : 1) && (!pub->fc.counts_receivers || granted)) {
-        pub->credits.awaited--;
-    }
+    pub->credits.granters_changed =
+        pub->credits.granters_changed || receiver->credit_limit != PS_CREDIT_OPEN;
     ps_map_remove(&pub->receiver_index, (uint64_t)receiver->id);
     if (receiver != last) {
         *receiver = *last;
@@ -140,6 +139,9 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
 static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
 {
     ps_publication_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
+    if (pub->credits.awaits) {
+        ps_publication_credit_arrived(pub, sm->receiver_id);
+    }
     if (receiver != NULL) {
         forget_receiver(pub, receiver);
     }

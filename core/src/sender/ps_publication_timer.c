@@ -173,7 +173,7 @@ static PS_NOINLINE void run_all(ps_publication_t *pub, int64_t now_ns)
     if (pub->adopted_connection) {
         due_ns = earlier(due_ns, pub->adopted_until_ns);
     }
-    if (pub->credits.awaited > 0) {
+    if (pub->credits.awaits) {
         due_ns = earlier(due_ns, pub->credits.awaited_until_ns);
     }
     due_ns = earlier(due_ns, ps_publication_rate_timer(pub, now_ns));

@@ -151,8 +151,81 @@ static void a_receiver_that_is_not_heard_times_out(int32_t flow_control, int64_t
     rig_close(rig);
 }
 
-/* A receiver that is heard and leaves is no substitute for one that is not heard, and is not
- * awaited itself. */
+/* The awaited receivers are those that granted, not as many as granted (seed 5658). */
+static void receivers_that_join_anew_replace_none(int32_t flow_control)
+{
+    rig_t *rig = adopted(flow_control, 0, 0);
+    for (int64_t i = 1; i <= 8; i++) {
+        say(rig, SECOND + i, HIGH, 0);
+        CHECK_EQ(limit_of(rig), LOW);
+        CHECK_EQ(rig->pub->credits.awaited, 2);
+    }
+    say(rig, SECOND, HIGH, 0);
+    say(rig, SECOND, HIGH, 0); /* twice, but one receiver */
+    CHECK_EQ(limit_of(rig), LOW);
+    CHECK_EQ(rig->pub->credits.awaited, 1);
+    say(rig, FIRST, LOW + 1, 0);
+    CHECK_EQ(limit_of(rig), LOW + 1);
+    CHECK_EQ(rig->pub->credits.awaited, 0);
+    rig_close(rig);
+}
+
+static void adopt_again(rig_t *rig)
+{
+    rig_succeed(rig);
+    ps_publication_params_t params = rig_adopted_publication(rig);
+    params.group = 1;
+    params.flow_control = PS_FC_MAX;
+    CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
+    rig_step(rig, MS);
+}
+
+/* The new driver dies as well, while it awaits a receiver. */
+static void a_second_successor_awaits_those_that_the_first_awaited(void)
+{
+    rig_t *rig = adopted(PS_FC_MAX, 0, 0);
+    say(rig, SECOND, HIGH, 0);
+    CHECK_EQ(limit_of(rig), LOW);
+    adopt_again(rig);
+    CHECK_EQ(rig->pub->credits.awaited, 2);
+    say(rig, SECOND, HIGH, 0);
+    CHECK_EQ(limit_of(rig), LOW);
+    say(rig, FIRST, LOW + 1, 0);
+    CHECK_EQ(limit_of(rig), LOW + 1);
+    adopt_again(rig); /* nobody is awaited twice */
+    CHECK_EQ(rig->pub->credits.awaited, 2);
+    say(rig, FIRST, LOW + 2, 0);
+    CHECK_EQ(limit_of(rig), LOW + 1);
+    say(rig, SECOND, HIGH, 0);
+    CHECK_EQ(limit_of(rig), LOW + 2);
+    rig_close(rig);
+}
+
+/* Receivers that left or ceased to grant before the death are not awaited. */
+static void receivers_that_left_before_are_not_awaited(void)
+{
+    rig_t *rig = adopted(PS_FC_MAX, 0, 0);
+    const ps_sm_t leaving = { .session_id = GOLDEN_SESSION,
+                              .stream_id = GOLDEN_STREAM,
+                              .term_id = GOLDEN_TERM,
+                              .receiver_id = FIRST,
+                              .flags = PS_SM_EOS,
+                              .trailer = { .credit_limit = -1 } };
+    say(rig, FIRST, LOW, 0);
+    say(rig, SECOND, HIGH, 0);
+    say(rig, SECOND + 1, HIGH, 0);
+    ps_publication_on_sm(rig->pub, &leaving, 0, &rig->peer, rig->now_ns);
+    say(rig, SECOND + 1, 0, 0);
+    CHECK_EQ(limit_of(rig), HIGH);
+    adopt_again(rig);
+    CHECK_EQ(rig->pub->credits.awaited, 1);
+    say(rig, SECOND, HIGH + 1, 0);
+    CHECK_EQ(limit_of(rig), HIGH + 1);
+    rig_close(rig);
+}
+
+/* A receiver that leaves, heard before or not, is not awaited, and is no substitute for another
+ * one. */
 static void a_receiver_that_leaves_is_not_awaited(void)
 {
     rig_t *rig = adopted(PS_FC_MAX, 0, 0);
@@ -162,11 +235,15 @@ static void a_receiver_that_leaves_is_not_awaited(void)
                               .receiver_id = SECOND,
                               .flags = PS_SM_EOS,
                               .trailer = { .credit_limit = -1 } };
-    say(rig, SECOND + 1, HIGH, 0); /* joins: with it, as many as the dead driver knew are two */
+    say(rig, SECOND + 1, HIGH, 0); /* joins */
     CHECK_EQ(rig->pub->credits.awaited, 2);
     ps_publication_on_sm(rig->pub, &leaving, 0, &rig->peer, rig->now_ns);
-    CHECK_EQ(rig->pub->credits.awaited, 2);
+    CHECK_EQ(rig->pub->credits.awaited, 1);
+    ps_publication_on_sm(rig->pub, &leaving, 0, &rig->peer, rig->now_ns); /* a duplicate */
     say(rig, SECOND, HIGH, 0);
+    CHECK_EQ(rig->pub->credits.awaited, 1);
+    CHECK_EQ(limit_of(rig), LOW);
+    say(rig, FIRST, LOW + 1, 0);
     CHECK_EQ(rig->pub->credits.awaited, 0);
     rig_close(rig);
     rig = adopted(PS_FC_MAX, 0, 0);
@@ -192,6 +269,10 @@ int main(void)
     a_freeze_outlives_the_daemon();
     a_receiver_that_is_not_heard_times_out(PS_FC_MAX, 5 * S);
     a_receiver_that_is_not_heard_times_out(PS_FC_MIN, 400 * MS);
+    receivers_that_join_anew_replace_none(PS_FC_MAX);
+    receivers_that_join_anew_replace_none(PS_FC_MIN);
+    a_second_successor_awaits_those_that_the_first_awaited();
+    receivers_that_left_before_are_not_awaited();
     a_receiver_that_leaves_is_not_awaited();
     return 0;
 }
