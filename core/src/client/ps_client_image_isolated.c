@@ -241,6 +241,16 @@ static int64_t newest_from(const ps_img_t *image, int64_t newest)
     return stated > from ? stated : from;
 }
 
+/* Returns the last message that begins below `target`, for a newest message that is longer than the
+ * depth. `low` is an entry below which the function does not search. */
+static ps_found_t long_newest(const ps_img_t *image, ps_found_t low, int64_t target, int64_t newest)
+{
+    const int64_t longest = target - image->log.term_length / INDEX_PARTS -
+                            2 * image->max_message_bytes; /* headers included */
+    return last_message(image, longest > low.position ? boundary_from(image, longest, newest) : low,
+                        target);
+}
+
 /* Returns the position at which an outrun reader continues, and the messages below it. `mark` is
  * the position at which the search begins: the reader's mark, or above it. */
 static ps_found_t place_to_continue(const ps_img_t *image, int64_t mark)
@@ -258,6 +268,9 @@ static ps_found_t place_to_continue(const ps_img_t *image, int64_t mark)
     }
     if (found.position < 0) {
         found = first_message(image, boundary_from(image, mark, newest), target);
+    }
+    if (found.position < 0 && isolated->skips) {
+        found = long_newest(image, boundary_from(image, mark, newest), target, newest);
     }
     if (found.position < 0) {
         found = first_message(image, boundary_from(image, mark, newest), mark);
@@ -301,14 +314,9 @@ static ps_found_t place_of_newest(const ps_img_t *image, int64_t newest)
     const ps_found_t here = { at, image->isolated->ordinal, at };
     const int64_t target = newest_from(image, newest);
     const int64_t near = target - image->log.term_length / INDEX_PARTS;
-    const int64_t longest = near - 2 * image->max_message_bytes; /* headers included */
-    ps_found_t from = near > here.position ? boundary_from(image, near, newest) : here;
+    const ps_found_t from = near > here.position ? boundary_from(image, near, newest) : here;
     const ps_found_t found = first_message(image, from, target);
-    if (found.position >= 0) {
-        return found;
-    }
-    from = longest > here.position ? boundary_from(image, longest, newest) : here;
-    return from.position >= 0 ? last_message(image, from, target) : from;
+    return found.position >= 0 ? found : long_newest(image, here, target, newest);
 }
 
 static void count_skip(const ps_img_t *image)

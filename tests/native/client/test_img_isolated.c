@@ -199,6 +199,26 @@ static void test_a_message_longer_than_the_depth_is_not_skipped(void)
     close_reader(&reader);
 }
 
+/* The same for a reader whose data was written over (seed 9623): not the oldest message of the log. */
+static void test_outrun_before_a_message_longer_than_the_depth_it_gets_this_message(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_DROP_OLDEST, FRAME);
+    uint8_t source[4000];
+    memset(source, 200, sizeof source);
+    ps_counter_set(reader.stream.cnc, reader.stream.limit, PS_TERM_MIN);
+    const int64_t newest = ps_pub_offer(reader.pub, source, sizeof source, 0);
+    CHECK(newest > MESSAGES * FRAME);
+    write_over(&reader, 6 * FRAME);
+    show_newest(&reader, newest);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 0, MESSAGES * FRAME, MESSAGES);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 1);
+    CHECK_EQ(messages[0].length, 4000);
+    close_reader(&reader);
+}
+
 static void test_an_impossible_newest_position_is_not_believed(void)
 {
     reader_t reader;
@@ -251,6 +271,7 @@ int main(void)
     RUN(test_under_drop_oldest_a_burst_makes_no_reader_late);
     RUN(test_under_independent_a_lagged_reader_reads_what_the_log_still_has);
     RUN(test_a_message_longer_than_the_depth_is_not_skipped);
+    RUN(test_outrun_before_a_message_longer_than_the_depth_it_gets_this_message);
     RUN(test_an_impossible_newest_position_is_not_believed);
     RUN(test_a_rewound_message_is_delivered_again_or_lost);
     RUN(test_impossible_boundaries_stop_the_image);
