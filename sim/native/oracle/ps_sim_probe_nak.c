@@ -4,6 +4,8 @@
  * driver's integers and these reals agree within rounding, the model goes on from the driver's, so
  * that errors do not add up.
  */
+#include <string.h>
+
 #include "ps_sim_probe.h"
 
 /* ROUNDED: what integers lose in a step, a part below one being taken 64 times. */
@@ -43,7 +45,8 @@ void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns
         strength->bytes[at] = 0;
     }
     if (now_ns - strength->sent_ns >= PS_PRESSURE_WINDOW_NS) {
-        strength->began_ns = now_ns;
+        strength->began_ns = now_ns; /* bytes from before the silence count no more */
+        memset(strength->bytes, 0, sizeof(strength->bytes));
     }
     strength->sent_ns = now_ns;
     strength->bytes[at] += bytes;
