@@ -16,6 +16,7 @@ from penstock.client._classes import client_classes
 from penstock.client._counters import Counter, Counters
 from penstock.client._credit_options import Credits, CreditsGiven, credits_of
 from penstock.client._defaults import DEFAULT_TIMEOUT_S
+from penstock.client._directory import gone_text
 from penstock.client._fork import call_in_child
 from penstock.client._handles import subscription_class
 from penstock.client._parking import Parking
@@ -446,7 +447,7 @@ class Client:
         if state is PortState.CLOSED:
             raise ClosedError("the client is closed")
         if state is PortState.GONE:
-            raise DaemonGone(f"the daemon in {self.directory} is gone: connect again")
+            raise DaemonGone(gone_text(self.directory, self._port.why_gone))
 
     def _resources_of(self, registrations: Iterable[int]) -> list[Resource]:
         with self._lock:

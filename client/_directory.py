@@ -57,6 +57,12 @@ def no_daemon(directory: Path, *, waited_s: float = 0.0) -> str:
     )
 
 
+def gone_text(directory: Path, why: str) -> str:
+    """Return the error text for a client that has lost its daemon permanently."""
+    reason = f" ({why})" if why else ""
+    return f"the daemon in {directory} is gone{reason}: connect again"
+
+
 def up_command(directory: Path) -> str:
     """Return the command that starts a daemon in the directory."""
     option = "" if directory == daemon_directory() else f" --dir {directory}"

@@ -114,6 +114,10 @@ class DriverPort(Protocol):
     @property
     def state(self) -> PortState: ...
 
+    @property
+    def why_gone(self) -> str:
+        """Why the state is GONE, as a part of a sentence; empty: unknown."""
+
     def listen(self, listener: Listener) -> None:
         """Set the listener that gets the callbacks; the port keeps only a weak reference to the
         listener."""

@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 import attrs
 import zmq
 
+from penstock.client._directory import gone_text
 from penstock.client._lease import close_fd, connect_lease, exchange_lease, refusal
 from penstock.client._port import Lease, Listener, Notice, PortState, Request
 from penstock.config.protocol import codec, control
@@ -115,6 +116,8 @@ class ZmqPort:
         self._token = grant.token
         self._pid = os.getpid()
         self._state = PortState.OPEN
+        self._why_gone = ""             # part of an error text
+        self._refusal = ""              # why the last try to come back failed
         self._lock = threading.Lock()
         self._outbox: deque[tuple[int, Any]] = deque()
         self._pending: dict[int, _Pending] = {}
@@ -160,6 +163,10 @@ class ZmqPort:
     @property
     def state(self) -> PortState:
         return self._state
+
+    @property
+    def why_gone(self) -> str:
+        return self._why_gone
 
     def listen(self, listener: Listener) -> None:
         self._listener = weakref.ref(listener)
@@ -244,7 +251,7 @@ class ZmqPort:
         if os.getpid() != self._pid:
             raise ForkedError("this client belongs to the parent process: connect again")
         if self._state is PortState.GONE:
-            raise DaemonGone(f"the daemon in {self._lease.directory} is gone: connect again")
+            raise DaemonGone(gone_text(self._lease.directory, self._why_gone))
         if self._state is PortState.CLOSED:
             raise ClosedError("the client is closed")
 
@@ -264,6 +271,7 @@ class ZmqPort:
                 dealer.close()
                 dealer = self._come_back()
         except Exception as error:  # an unexpected error must not leave callers waiting
+            self._why_gone = f"the connection failed: {error!r}"
             self._fail_pending(DaemonGone(f"the connection to the daemon failed: {error}"))
         finally:
             if dealer is not None:
@@ -314,6 +322,9 @@ class ZmqPort:
                 _drain_eventfd(self._wake_fd)
         with self._lock:
             if self._state is PortState.AWAY:
+                last = f"; last try: {self._refusal}" if self._refusal else ""
+                within = f"{self._reattach_s:g} s{last}"
+                self._why_gone = f"no daemon took this client back within {within}"
                 self._state = PortState.OPEN    # _end changes the state to GONE
         return None
 
@@ -336,7 +347,8 @@ class ZmqPort:
             if same:
                 resume = control.Resume(registration_ids=sorted(self._known))
                 kept.update(self._exchange(dealer, resume, control.Resumed).registration_ids)
-        except (PenstockError, zmq.ZMQError, control.ControlError):
+        except (PenstockError, zmq.ZMQError, control.ControlError) as error:
+            self._refusal = str(error)
             dealer.close()
             if connection is not None:
                 connection.close()
@@ -524,11 +536,8 @@ class ZmqPort:
             if gone:
                 self._state = PortState.GONE
         where = self._lease.directory
-        self._fail_pending(
-            DaemonGone(f"the daemon in {where} is gone: connect again")
-            if gone
-            else ClosedError("the client is closed")
-        )
+        self._fail_pending(DaemonGone(gone_text(where, self._why_gone)) if gone
+                           else ClosedError("the client is closed"))
         listener = self._heard_by()
         if gone and listener is not None:
             listener.on_gone()

@@ -49,6 +49,10 @@ class SimPort:
     def state(self) -> PortState:
         return self._state
 
+    @property
+    def why_gone(self) -> str:
+        return ""
+
     def listen(self, listener: Listener) -> None:
         self._listener = weakref.ref(listener)
 

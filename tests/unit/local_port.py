@@ -71,6 +71,7 @@ class LocalPort:
         self._watch_fd = -1
         self._threads: list[threading.Thread] = []
         self.state = PortState.OPEN
+        self.why_gone = ""
         self.requests: list[Any] = []
         self.limits: dict[int, int] = {}
         self.logs: dict[int, str] = {}
