@@ -20,6 +20,8 @@ from loopback.streams import PASSING, eventually
 from penstock import Client, Offer, Publication, Subscription
 
 FIRST_S = 30.0
+#: A busy machine takes long over the start of a daemon.
+REATTACH_S = 120.0
 PAUSE_S = 0.0005
 REPEAT = (*PASSING, Offer.DAEMON_AWAY, Offer.NOT_CONNECTED)
 
@@ -158,8 +160,9 @@ def finish(senders: list[Sender], *receivers: Receiver) -> None:
 
 @contextlib.contextmanager
 def two_clients(sender: PenstockHost, receiver: PenstockHost) -> Iterator[tuple[Client, Client]]:
+    at, to = sender.directory, receiver.directory
     with (
-        penstock.connect(sender.directory, name="sender") as one,
-        penstock.connect(receiver.directory, name="receiver") as other,
+        penstock.connect(at, name="sender", reattach_timeout_s=REATTACH_S) as one,
+        penstock.connect(to, name="receiver", reattach_timeout_s=REATTACH_S) as other,
     ):
         yield one, other

