@@ -218,7 +218,7 @@ typedef struct ps_publication_slot {
     alignas(PS_LINE) _Atomic int64_t counted_position;
     _Atomic int64_t counted_ordinal;
     /* Number of remote receivers that grant credits, and a filter of their ids
-     * (ps_publication_await.c). If the daemon dies, its successor awaits these receivers. */
+     * (ps_publication_await.c). If the daemon dies, the new daemon awaits these receivers. */
     _Atomic int64_t granter_count;
     _Atomic uint64_t granters[PS_GRANTER_WORDS];
     /* A client wakes the sender when the client's spy or IPC reader releases data up to

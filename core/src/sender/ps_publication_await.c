@@ -2,12 +2,11 @@
  *
  * ps_publication_await.c: an adopted stream awaits the receivers that granted credits while the dead
  * daemon lived (docs/decisions/0350). A new daemon does not know these receivers. It has their
- * number, a filter of their ids, and the limit to which they had agreed. A receiver that joins anew
- * is not in the filter, so it takes no place of an awaited one.
+ * number, a filter of their ids, and the limit to which they had agreed. The filter
+ * lacks a new receiver, so a new receiver takes no place of an awaited one.
  *
- * The filter has BITS bits; an id sets two of them. A receiver that joins anew passes for an awaited
- * one with a probability of (1 - exp(-2 n / BITS))^2 at n granting receivers: 0.4 % at 10, 5 % at
- * 40. */
+ * An id sets two bits of the filter. The sender takes a new receiver for an awaited one with a
+ * probability of (1 - exp(-2 n / BITS))^2 if n receivers grant credits: 0.4 % at 10, 5 % at 40. */
 #include <string.h>
 
 #include "ps_publication_credit.h"
@@ -87,7 +86,8 @@ static bool is_granted(const ps_publication_t *pub)
     return pub->credits.readers > 0;
 }
 
-/* Receivers without credits cannot replace one that granted: the limit holds while nobody grants. */
+/* Receivers without credits cannot replace one that granted: the limit holds until a
+ * receiver grants credits. */
 bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns)
 {
     ps_publication_credits_t *credits = &pub->credits;
@@ -101,9 +101,9 @@ bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns)
            (credits->awaited > 0 || !is_granted(pub));
 }
 
-/* ---- for the successor ----------------------------------------------------------------------- */
+/* ---- for the next daemon ---------------------------------------------------------------------- */
 
-/* While this daemon awaits receivers of a dead one, its successor must await them too. */
+/* If this daemon dies while it awaits receivers of the old daemon, the next daemon awaits them too. */
 void ps_publication_credit_show_granters(ps_publication_t *pub)
 {
     ps_publication_credits_t *credits = &pub->credits;

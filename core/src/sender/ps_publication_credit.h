@@ -27,7 +27,8 @@ void ps_publication_credit_arrived(ps_publication_t *pub, int64_t receiver_id);
 /* Returns true if the credit limit of the dead daemon still applies to an adopted stream. This
  * limit applies until the awaited receivers have been heard or have timed out. */
 bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns);
-/* Stores in the slot which receivers grant credits, for the successor of this daemon. Cost: visits
+/* Stores in the slot which receivers grant credits. If this daemon dies, the new daemon reads this.
+ * Cost: visits
  * all receivers, but only after a receiver began or ceased to grant credits. */
 void ps_publication_credit_show_granters(ps_publication_t *pub);
 /* Computes the lowest credit limit of the remote receivers. Cost: visits all receivers, but only
