@@ -86,17 +86,18 @@ static void admit_messages(ps_publication_t *pub, int64_t now_ns)
     const int64_t rate = pub->params.rate_messages_per_s;
     const int64_t leased = ps_spend_leased(pub->slot); /* before the word: ps_spend.h */
     const int64_t spent = ps_spent_near(spend_word(pub), pub->spent);
-    const int64_t allowed = ps_allowance_room(&pub->message_allowance, spent, now_ns);
-    int64_t room = allowed;
-    if (pub->endpoint != NULL) {
-        const int64_t left = lead_of(rate) - messages_ahead(pub, spent, leased);
-        room = left < room ? left : room;
-    }
-    pub->spent = spent - leased;
+    const int64_t used = spent - leased;
+    /* The ordinals of a lease are not used yet. If the rate counted them, a publisher that was
+     * silent would have the lease in addition to what the silence saved up. */
+    const int64_t allowed = ps_allowance_room(&pub->message_allowance, used, now_ns);
+    const int64_t left =
+        pub->endpoint != NULL ? lead_of(rate) - messages_ahead(pub, spent, leased) : INT64_MAX;
+    const int64_t room = allowed - leased < left ? allowed - leased : left;
+    pub->spent = used;
     pub->messages_bind = allowed <= 0;
-    pub->messages_lead_binds = allowed > 0 && room <= 0;
+    pub->messages_lead_binds = allowed > 0 && left <= 0;
     if (allowed <= 0) {
-        wait_until(pub, ps_allowance_ready_ns(&pub->message_allowance, spent, step_of(rate)));
+        wait_until(pub, ps_allowance_ready_ns(&pub->message_allowance, used, step_of(rate)));
     }
     const int64_t admitted = ps_publication_admitted_ordinals(pub);
     const int64_t rated = room > 0 ? spent + room : spent;

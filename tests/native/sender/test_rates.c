@@ -4,7 +4,9 @@
  * In any second at most 1.1 of the rate is accepted, and two messages; and no less than the rate
  * when publishers always try.
  */
+#include "ps_barrier.h"
 #include "ps_client_publication.h"
+#include "ps_publication.h"
 #include "ps_spend.h"
 #include "sender_rig.h"
 
@@ -15,6 +17,7 @@ typedef struct row {
     int64_t messages_per_s, bytes_per_s;
     int32_t size, publishers, exclusive, kind, path;
     int64_t step_ns;
+    int64_t credits; /* of the IPC reader; 0: the reader grants none */
 } row_t;
 
 typedef struct world {
@@ -60,7 +63,15 @@ static void open_world(world_t *world, const row_t *row)
     *world = (world_t){ .rig = rig_open(&options), .row = row };
     rig_step(world->rig, 0);
     if (row->kind == RIG_IPC) {
-        world->reader = rig_add_reader(world->rig, 0, -1, 1);
+        world->reader = rig_make_counter(world->rig, 0);
+        const ps_subscriber_params_t reader = { .position_counter_id = world->reader,
+                                                .client_slot = -1,
+                                                .tether = 1,
+                                                .rejoin = 1,
+                                                .credits = row->credits,
+                                                .credit_burst = row->credits };
+        CHECK_EQ(ps_publication_add_subscriber(world->rig->driver, world->rig->pub, &reader),
+                 PS_OK);
     }
     open_publishers(world);
     turn(world, 0);
@@ -279,6 +290,41 @@ static void test_a_limit_within_a_message_survives_the_daemon(void)
     close_world(&world);
 }
 
+/* An exclusive publisher has leased credits when its stream becomes silent. The lease gives nothing
+ * beyond what the silence saved up: a tenth of a second of the rate. */
+static void test_a_lease_does_not_lengthen_a_burst(void)
+{
+    enum { RATE = 1000 };
+    const row_t row = { .messages_per_s = RATE,
+                        .size = 1,
+                        .publishers = 1,
+                        .exclusive = 1,
+                        .kind = RIG_IPC,
+                        .path = OFFER,
+                        .credits = 10 * RATE };
+    world_t world;
+    open_world(&world, &row);
+    rig_t *rig = world.rig;
+    turn(&world, MS);
+    CHECK(rig->pub->credits.on);
+    (void)publish(&world, 0); /* finds the limit in its other place */
+    for (int32_t round = 0; round < 3; round++) {
+        turn(&world, 5 * S);
+        CHECK(publish(&world, 0) > 0);
+        turn(&world, 0);
+        CHECK(ps_spend_leased(rig->slot) > 0 || !ps_barrier_available());
+        turn(&world, 5 * S);
+        const int64_t before = world.accepted;
+        for (int32_t i = 0; i < 20; i++) {
+            try_all(&world);
+            turn(&world, 0);
+        }
+        CHECK_EQ(world.accepted - before, RATE / 10);
+        CHECK(world.limited > 0);
+    }
+    close_world(&world);
+}
+
 static void test_an_aborted_claim_returns_its_ordinal(void)
 {
     const row_t row = { .messages_per_s = 100, .size = 50, .publishers = 1, .kind = RIG_IPC };
@@ -328,6 +374,7 @@ int main(void)
     test_an_aborted_claim_returns_its_ordinal();
     test_lost_ordinals_do_not_stop_a_stream();
     test_a_limit_within_a_message_survives_the_daemon();
+    test_a_lease_does_not_lengthen_a_burst();
     test_every_way_keeps_the_rate();
     return 0;
 }
