@@ -76,7 +76,14 @@ static int64_t turn_bound(ps_probe_pub_t *model)
                : sender->bands.lone_turn;
 }
 
-/* A turn ends when it is long, when nothing is there, or when something holds it. */
+/* Returns the ordinal up to which the stream's credits allow messages; INT64_MAX: it has none. */
+static int64_t credit_limit(const ps_publication_t *pub)
+{
+    return pub->credits.on ? pub->credits.send_limit : INT64_MAX;
+}
+
+/* A turn ends when it is long, when nothing is there, or when something holds it. The limits are
+ * those at its beginning: a status message that the sender reads afterwards may raise them. */
 static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -84,9 +91,11 @@ static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     const int64_t limit =
         model->turn_limit < pub->sender_limit ? model->turn_limit : pub->sender_limit;
     const int64_t next = frame_wire(pub, pub->sender_position);
+    const int64_t credits =
+        model->turn_credits < credit_limit(pub) ? model->turn_credits : credit_limit(pub);
     const int64_t most = pub->log.mtu;
     const bool held = pub->rated || pub->paced || model->stated_rate > 0 || pub->revoked ||
-                      pub->corrupt || pub->short_send || ps_publication_credit_room(pub) <= 0 ||
+                      pub->corrupt || pub->short_send || pub->sent_ordinal >= credits ||
                       ps_probe_is_full(probe, model->host, now_ns);
     /* The sender appends padding that states drops after its turn: it leaves in the next one. */
     const bool appended =
@@ -104,6 +113,7 @@ static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     model->turn_datagrams = 0;
     model->turn_bytes = 0;
     model->turn_limit = pub->sender_limit;
+    model->turn_credits = credit_limit(pub);
 }
 
 void ps_probe_batch_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
