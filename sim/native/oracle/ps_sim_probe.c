@@ -132,6 +132,23 @@ static bool is_near(const ps_image_t *image, const ps_setup_t *setup)
     return ahead >= -term && ahead <= term + term / 2;
 }
 
+/* The SETUP of a later daemon of the followed source's directory takes the place at once: it comes
+ * from the same IP address, and states the same daemon id and a later epoch (docs/trust.md). */
+static bool is_successor(const ps_image_t *image, const ps_setup_t *setup,
+                         const ps_sim_packet_t *packet)
+{
+    const ps_trailer_t *said = &setup->trailer;
+    bool same_ip = false;
+    for (int32_t i = 0; image->endpoint != NULL && i < PS_RECV_DESTINATIONS_MAX; i++) {
+        const ps_connection_t *path = &image->connections[i];
+        same_ip = same_ip || (image->endpoint->destinations[i] != NULL && path->established &&
+                              ps_addr_same_ip(&path->source, &packet->from));
+    }
+    return same_ip && said->capabilities != 0 && said->daemon_id != 0 &&
+           said->daemon_id == image->peer.daemon_id &&
+           said->daemon_epoch > image->peer.daemon_epoch;
+}
+
 /* An answer to a round-trip request: what it measured bounds what may be believed. */
 static void read_rttm(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
                       int64_t now_ns)
@@ -184,10 +201,10 @@ void ps_probe_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
         if (ps_wire_setup(packet->data, packet->length, &setup) == PS_WIRE_OK &&
             (image = ps_probe_image(probe, host, setup.session_id, setup.stream_id, now_ns)) !=
                 NULL) {
-            /* The SETUP of a new daemon would take the place in any case. */
             const bool foreign = is_foreign(image->image, packet, now_ns);
             const bool near = is_near(image->image, &setup);
-            if ((foreign && ps_sim_is_forged(packet)) ||
+            if ((foreign &&
+                 (ps_sim_is_forged(packet) || !is_successor(image->image, &setup, packet))) ||
                 (!near && !is_followed(image->image, packet))) {
                 return;
             }
