@@ -114,6 +114,7 @@ _PUBLISHER: Final[Keys] = {
     "start_s": ("start_ns", "seconds"),
     "interval_us": ("interval_ns", "us"),
     "exclusive": ("exclusive", "bool"),
+    "relayed": ("relayed", "bool"),
     "pauses_s": ("pauses", "spans"),
     "crash_s": ("crash_ns", "seconds"),
     "blocked_s": ("blocked_ns", "seconds"),

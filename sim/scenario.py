@@ -88,6 +88,7 @@ class PublisherScript:
     start_ns: int = 0                   # of the first message
     interval_ns: int = 0                # between messages; 0: as fast as there is room
     exclusive: bool = False
+    relayed: bool = False               # the stream is in the background band, as a relay's are
     pauses: tuple[tuple[int, int], ...] = ()
     crash_ns: int | None = None         # dies without a word
     blocked_ns: int | None = None       # it is held for so long at most, in all

@@ -47,6 +47,7 @@ class _Load(Draw):
         # Generators of their own keep the other values of a seed.
         self.more = random.Random(f"load of crowds {seed}")
         self.status = random.Random(f"load status {seed}")
+        self.relays = random.Random(f"load of relays {seed}")
         self.loaded = scenario.hosts
         self.reader = scenario.hosts + 1
         self.publishers: list[PublisherScript] = []
@@ -68,9 +69,11 @@ class _Load(Draw):
         self.classes.add("load: slow machine" if slow else "load: crowd")
         options = [] if slow else ["mtu=8192"]
         for _ in range(streams):
+            stated = self._priority()
             self._stream(
                 count=max(turns * turn // size, 10), size=size, interval_ns=0,
-                options=[self._priority(), *options], window=_WINDOW if slow else 32768,
+                options=[stated, *options], window=_WINDOW if slow else 32768,
+                relayed=not (slow or stated) and self._is_relayed(),
             )
         for _ in range(rng.choice([1, 2, 3])):
             self._stream(
@@ -112,6 +115,13 @@ class _Load(Draw):
             self.classes.add("load: low priority")
         return "" if stated is None else f"ps-priority={stated}"
 
+    def _is_relayed(self) -> bool:
+        """Return whether a busy stream without a stated priority is one that a relay publishes."""
+        relayed = self.relays.random() < 0.5
+        if relayed:
+            self.classes.add("load: relay")
+        return relayed
+
     def _trickle(self, cycle_ns: int) -> None:
         """Add a slow stream to the loaded host. In a few milliseconds its reader releases between a
         quarter of the window and half of it: a status message is due, and the governor may delay
@@ -137,7 +147,7 @@ class _Load(Draw):
 
     def _stream(
         self, *, count: int, size: int, interval_ns: int, options: list[str], back: bool = False,
-        window: int = _WINDOW,
+        window: int = _WINDOW, relayed: bool = False,
     ) -> None:
         """Add a stream from the loaded host, or back to the loaded host."""
         to = self.loaded if back else self.reader
@@ -149,7 +159,7 @@ class _Load(Draw):
                 host=self.reader if back else self.loaded,
                 channel="|".join([channel, *stated]), stream_id=stream, count=count,
                 size_low=size, size_high=size, start_ns=SECOND_NS, interval_ns=interval_ns,
-                exclusive=self.rng.random() < 0.5,
+                exclusive=self.rng.random() < 0.5, relayed=relayed,
             )
         )
         self.subscribers.append(

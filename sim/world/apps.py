@@ -6,6 +6,7 @@ these applications. C code publishes, polls and checks every message
 from __future__ import annotations
 
 import random
+from typing import Final, cast
 
 from penstock.client._client import Client
 from penstock.client._image import Image
@@ -17,6 +18,9 @@ from penstock.core.credits import CreditView, img_credits, pub_credit_counts
 from penstock.sim.core import PublisherStatistics, ReaderStatistics, SimWorld
 from penstock.sim.scenario import PublisherScript, SubscriberScript
 from penstock.sim.world.host import Host
+
+#: Id of the relay that publishes relayed streams.
+_RELAY: Final = 1
 
 
 def parse_credits(channel: str) -> tuple[int, int]:
@@ -104,12 +108,11 @@ class Publisher:
         messages."""
         left = self.script.count - self.sent
         self._client = self._host.connect("publisher")
-        add = (
-            self._client.add_exclusive_publication
-            if self.script.exclusive
-            else self._client.add_publication
-        )
-        self._publication = add(self.script.channel, self.script.stream_id)
+        self._publication = cast(Publication, self._client._add_publication(
+            self.script.channel, self.script.stream_id, None, None,
+            exclusive=self.script.exclusive or self.script.relayed,
+            relay_path=[_RELAY] if self.script.relayed else None,
+        ))
         self.session_id = self._publication.session_id
         ledger = self._native.add_ledger(
             self.session_id, self.script.stream_id, self._rng.randrange(2**64)

@@ -88,6 +88,59 @@ WRONG = (
         file="ps_bands.c", now="bands->at = bands->at == 0 ? PS_BAND_B4 : bands->at - 1;",
         old="bands->at = bands->at <= PS_BAND_B1 ? PS_BAND_B4 : bands->at - 1;",
     )),
+    ("gives the highest band the weight 7", "crowd", Patch(
+        file="ps_bands.c", now="{ 6, 8, 8, 16, 32, 64 };", old="{ 6, 8, 8, 16, 32, 56 };",
+    )),
+    ("gives a middle band an eighth more", "crowd", Patch(
+        file="ps_bands.c", now="{ 6, 8, 8, 16, 32, 64 };", old="{ 6, 8, 8, 18, 32, 64 };",
+    )),
+    ("gives the lowest band an eighth less", "crowd", Patch(
+        file="ps_bands.c", now="{ 6, 8, 8, 16, 32, 64 };", old="{ 6, 7, 8, 16, 32, 64 };",
+    )),
+    ("keeps the rest of a share", "crowd", Patch(
+        file="ps_bands.c",
+        now="list->deficit = share + (list->deficit < 0 ? list->deficit : 0);",
+        old="list->deficit += share;",
+    )),
+    ("forgets what a band owes", "crowd", Patch(
+        file="ps_bands.c",
+        now="list->deficit = share + (list->deficit < 0 ? list->deficit : 0);",
+        old="list->deficit = share;",
+    )),
+    ("charges half of a turn", "crowd", Patch(
+        file="ps_bands.c", now="charged->deficit -= charge;",
+        old="charged->deficit -= charge / 2;",
+    )),
+    ("lets a stream wait at the front of its band", "crowd", Patch(
+        file="ps_bands.c",
+        now="""    entry->next = NULL;
+    entry->prev = to->tail;
+    if (to->tail != NULL) {
+        to->tail->next = entry;
+    } else {
+        to->head = entry;
+    }
+    to->tail = entry;
+""",
+        old="""    entry->prev = NULL;
+    entry->next = to->head;
+    if (to->head != NULL) {
+        to->head->prev = entry;
+    } else {
+        to->tail = entry;
+    }
+    to->head = entry;
+""",
+    )),
+    ("sends two quanta in a turn while others wait", "crowd", Patch(
+        file="ps_sender.c", now="bands->alone > 0 ? bands->lone_turn : bands->quantum;",
+        old="bands->lone_turn;",
+    )),
+    ("retransmits before all new data", "crowd", Patch(
+        file="ps_bands.c",
+        now="repair->head != NULL && (in_bands(bands) == 0 || bands->repair_credit > 0)",
+        old="repair->head != NULL",
+    )),
 )
 
 

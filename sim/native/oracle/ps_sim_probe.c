@@ -411,6 +411,7 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
         ps_probe_rule_pub(probe, model, now_ns);
         model->settled = true;
     }
+    ps_probe_bands_check(probe, host, now_ns);
     for (int32_t i = 0; i < driver->receiver->n_images; i++) {
         ps_probe_image_t *model =
             ps_probe_image_of(probe, host, driver->receiver->images[i], now_ns);

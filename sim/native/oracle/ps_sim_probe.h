@@ -26,6 +26,7 @@
  *   ps_sim_probe_pressure.c  watermarks of publications
  *   ps_sim_probe_shown.c  values in slots, logs and snapshots
  *   ps_sim_probe_governor.c  pressure, delays by the governor, waits for turns
+ *   ps_sim_probe_bands.c  shares of the bands and of retransmits, order within a band
  *   ps_sim_probe_work.c   work that a cycle reports, checks before parking, wake-ups
  */
 #ifndef PS_SIM_PROBE_H
@@ -194,6 +195,15 @@ void ps_probe_sm_governed(ps_probe_t *probe, const ps_probe_image_t *model, int6
 /* Checks the code of a refused offer. */
 void ps_probe_offer_refused(ps_probe_t *probe, const ps_sim_publisher_t *publisher, int64_t code,
                             int64_t now_ns);
+
+/* ps_sim_probe_bands.c */
+/* Records the streams that wait for their turns at the beginning of a duty cycle. */
+void ps_probe_bands_begin(ps_probe_t *probe, int32_t host, int64_t now_ns);
+/* Record a datagram of new data, and one of retransmits, that a stream sends in its turn. */
+void ps_probe_turn_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t bytes);
+void ps_probe_repair_sent(ps_probe_pub_t *model, int64_t bytes);
+/* Checks the shares after a duty cycle. */
+void ps_probe_bands_check(ps_probe_t *probe, int32_t host, int64_t now_ns);
 
 /* ps_sim_probe_pub.c */
 void ps_probe_pub_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);

@@ -265,6 +265,7 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
             complain(probe, model, "sent again what nobody requested", from, from + span);
         }
         model->repair_bytes += packet->length;
+        ps_probe_repair_sent(model, packet->length);
         return;
     }
     if (from + span <= model->high) { /* the same, to another destination, or there again */
@@ -272,6 +273,7 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
         return;
     }
     ps_probe_governed_sent(probe, model, packet->length, now_ns);
+    ps_probe_turn_sent(probe, model, packet->length);
     model->beat_ns = now_ns;
     model->data_ns = now_ns;
     if (from != model->high) {

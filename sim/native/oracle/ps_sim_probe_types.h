@@ -216,6 +216,29 @@ typedef struct ps_probe_governor {
     ps_probe_promise_t samples;
 } ps_probe_governor_t;
 
+enum { PS_PROBE_BANDS = 6 };
+
+/* Model of the shares of a host's bands. The unit of the bytes of a band is the band's share of a
+ * round, and that of retransmits is a quantum. */
+typedef struct ps_probe_bands {
+    /* Of the present duty cycle: its number; the quantum and the largest datagram at its beginning;
+     * the number of publications at its beginning. `slow`: the sender serves all streams in this
+     * cycle. */
+    int64_t cycle, quantum, datagram;
+    int32_t count;
+    bool slow;
+    int64_t step_ns; /* time of the last duty cycle */
+    /* For a band i that has had data in each of the last duty cycles, and another band j:
+     * `ahead[i][j]` is what j has sent since then, less what i has sent; `least[i][j]` is the least
+     * value so far. `turn[i]` is the longest turn in this time, `rounding[i][j]` what changes of
+     * the quantum can add. */
+    double ahead[PS_PROBE_BANDS][PS_PROBE_BANDS], least[PS_PROBE_BANDS][PS_PROBE_BANDS];
+    double rounding[PS_PROBE_BANDS][PS_PROBE_BANDS], turn[PS_PROBE_BANDS];
+    int64_t cycles[PS_PROBE_BANDS]; /* number of these cycles */
+    /* The same for retransmits, while any band has data. */
+    double repair_ahead, repair_least, repair_rounding, repair_turn;
+} ps_probe_bands_t;
+
 typedef struct ps_probe_pub {
     int32_t host;
     const ps_publication_t *pub;
@@ -312,6 +335,14 @@ typedef struct ps_probe_pub {
      * band. */
     int64_t wait_since_ns, wait_high, wait_bytes, wait_ahead, wait_bound;
     int32_t wait_list;
+    /* For the shares of the bands. Values at the beginning of the duty cycle `band_cycle`:
+     * `band_queued` is true if the stream waited for its turn in the list `band_list`, since
+     * `band_since_ns`; `band_waits` is the counter of its waits. The stream came into this list in
+     * the duty cycle `band_joined`. `band_bytes`, `band_repaired`: new data and retransmits of this
+     * cycle; `band_of` is the list of its turn. */
+    int64_t band_cycle, band_since_ns, band_waits, band_joined, band_bytes, band_repaired;
+    int32_t band_list, band_of;
+    bool band_queued;
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {
@@ -484,6 +515,7 @@ typedef struct ps_probe {
     ps_probe_cycle_t cycles[PS_SIM_MAX_HOSTS];
     ps_probe_counts_t counts[PS_SIM_MAX_HOSTS];
     ps_probe_governor_t governors[PS_SIM_MAX_HOSTS];
+    ps_probe_bands_t bands[PS_SIM_MAX_HOSTS];
     ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* gaps of the checked image */
 } ps_probe_t;
 

@@ -294,6 +294,7 @@ void ps_probe_before(ps_probe_t *probe, int32_t host, int64_t now_ns)
             i < driver->sender->shared->n_clients ? word_of(driver->sender->shared, i) : 0;
     }
     note_sleepers(probe, host);
+    ps_probe_bands_begin(probe, host, now_ns);
     cycle->reported = reported(driver);
     for (int32_t id = 0; id < PS_AGENTS; id++) {
         cycle->events[id] =
