@@ -188,7 +188,7 @@ void ps_bands_spend(ps_bands_t *bands, int32_t list, int64_t bytes)
     ps_band_list_t *charged = &bands->lists[list];
     if (list == PS_BAND_REPAIR) {
         const int64_t least = -2 * bands->quantum;
-        bands->repair_credit -= in_bands(bands) > 0 ? charge : 0;
+        bands->repair_credit -= in_bands(bands) + bands->held > 0 ? charge : 0;
         bands->repair_credit = bands->repair_credit < least ? least : bands->repair_credit;
         return;
     }

@@ -49,6 +49,7 @@ typedef struct ps_band_entry {
                        * waiting time (aging). */
     int8_t list;      /* Index of the list that contains the entry: a ps_band. */
     bool queued;
+    bool held; /* The entry is in no list, because its socket is full (ps_sender_full.c). */
 } ps_band_entry_t;
 
 typedef struct ps_band_list {
@@ -71,14 +72,16 @@ typedef struct ps_bands {
     int64_t repair_credit; /* Number of bytes that the sender may retransmit now although streams
                             * with new data wait. */
     int32_t waiting;       /* number of waiting entries in all lists, the repair list included */
-    int32_t at;            /* Band from which the sender picks the next stream. */
-    uint32_t lowered;      /* Not 0: the governor delays streams, so retransmits may use only half
+    int32_t held;     /* number of entries of bands that are in no list, because their socket is
+                            * full */
+    int32_t at;       /* Band from which the sender picks the next stream. */
+    uint32_t lowered; /* Not 0: the governor delays streams, so retransmits may use only half
                             * of their usual bytes. */
-    uint64_t rounds;       /* completed */
-    int64_t alone;         /* Number of entries in a row, up to the last picked one, that were the
+    uint64_t rounds;  /* completed */
+    int64_t alone;    /* Number of entries in a row, up to the last picked one, that were the
                             * only waiting entry when they were picked. If it is not 0, the bytes of
                             * the last picked entry are not charged to its band. */
-    uint32_t early; /* One bit for each band. 1: the band got data after the present round had
+    uint32_t early;   /* One bit for each band. 1: the band got data after the present round had
                             * passed it, and has its turns of this round before the other bands. */
     ps_band_entry_t *only; /* If only one entry waits: this entry, which is then in none of the
                             * lists. Otherwise NULL. */

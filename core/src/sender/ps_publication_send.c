@@ -11,7 +11,7 @@
 #include "ps_assert.h"
 #include "ps_sender.h"
 
-enum { RETRY_NS = 100 * 1000, PREFETCH_BYTES = 768, PREFETCH_FRAMES = 4 };
+enum { PREFETCH_BYTES = 768, PREFETCH_FRAMES = 4 };
 
 /* One datagram found in the log. */
 typedef struct scan {
@@ -197,13 +197,20 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
     return count;
 }
 
-/* Waits before the next try, because the socket accepted no datagram. */
-static void retry_later(ps_publication_t *pub, int64_t now_ns)
+/* The socket did not accept all datagrams of a turn. After an error, only this stream waits: the
+ * error may be due to its datagrams, for example to their length. *more: a further turn is due. */
+static PS_NOINLINE void note_short(ps_publication_t *pub, ps_band_entry_t *entry, int32_t taken,
+                                   int64_t now_ns, bool *more)
 {
     ps_sender_t *sender = ps_publication_sender(pub);
-    const int64_t due_ns = now_ns + (pub->endpoint->failed ? PS_TICK_NS : RETRY_NS);
-    ps_publication_due(pub, due_ns);
-    sender->urgent = true;
+    if (!pub->endpoint->failed) {
+        ps_sender_socket_is_full(sender, pub->endpoint, entry, taken > 0);
+    } else if (taken > 0) {
+        *more = true;
+    } else {
+        ps_publication_due(pub, now_ns + PS_TICK_NS);
+        sender->urgent = true;
+    }
 }
 
 /* Shortens the heartbeat timer after an idle time, so that a loss of the present data is noticed
@@ -273,12 +280,12 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         pub->padding_bytes += sum.span_bytes - sum.wire_bytes;
     }
     pub->short_send = taken < count;
-    pub->window_shut = pub->window_shut && !pub->short_send; /* what is left would still fit */
-    if (taken == 0) {
-        retry_later(pub, now_ns);
-        return 0;
+    if (pub->short_send) {
+        pub->window_shut = false; /* what is left would still fit */
+        note_short(pub, &pub->turn, taken, now_ns, more);
+        return sum.wire_bytes;
     }
-    *more = *more || left || pub->short_send;
+    *more = *more || left;
     return sum.wire_bytes;
 }
 
@@ -379,7 +386,7 @@ static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
         bytes += (int32_t)dgrams[i].length;
     }
     if (taken < count) {
-        retry_later(pub, now_ns);
+        note_short(pub, &pub->resend, taken, now_ns, more);
     }
     ps_system_add(pub->context, PS_SYS_RETRANSMITTED_BYTES, bytes);
     ps_publication_paced(pub, 0, bytes);

@@ -5,6 +5,7 @@
 #ifndef PS_SEND_ENDPOINT_H
 #define PS_SEND_ENDPOINT_H
 
+#include "ps_bands.h"
 #include "ps_destinations.h"
 #include "ps_context.h"
 #include "ps_error.h"
@@ -63,6 +64,10 @@ struct ps_send_endpoint {
                           * ps_send_endpoint_answer begins. One call may not send enough SETUPs for
                           * all publications. */
     ps_send_endpoint_t *next;
+    /* Streams that wait until the full socket has room again, in the order of their turns. */
+    ps_band_entry_t *held_head, *held_tail;
+    int64_t full_until_ns; /* while `full` is true */
+    bool full; /* The socket refused a datagram: until full_until_ns, no stream has a turn. */
     bool poll_now;
     bool grew;   /* True if the present poll of the sockets added a destination. */
     bool failed; /* True if the last send failed with an error. A full socket buffer is not an

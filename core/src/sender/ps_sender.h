@@ -113,6 +113,7 @@ struct ps_sender {
     bool sweeps; /* True if the next duty cycle reads the whole dirty bitmap, not only the words
                   * that dirty_words marks. A publisher may have set its bit in the bitmap and not
                   * yet the bit in dirty_words. */
+    int32_t full_count;   /* endpoints whose socket is full */
     int32_t paused_count; /* publications whose state is PS_WATERMARK_PAUSED */
     bool barriers; /* True if ps_barrier_run works on this kernel. If false, no stream is hot,
                            * so the sender checks a stream only after a notification. */
@@ -145,6 +146,22 @@ bool ps_sender_defers(ps_sender_t *sender, ps_publication_t *publication);
 /* If the governor delays a datagram that is not full, returns true, and sets a timer for the end of
  * the delay. */
 bool ps_sender_coalesces(ps_sender_t *sender, ps_publication_t *publication);
+
+/* ---- ps_sender_full.c ------------------------------------------------------------------------ */
+
+/* The socket refused a datagram in the turn of `entry`, which is in no list. `sent` is true if the
+ * socket accepted other datagrams of this turn. No stream of the endpoint has a turn until
+ * ps_sender_resume_held finds that the time for a further try has come. Visits all entries that
+ * wait. */
+void ps_sender_socket_is_full(ps_sender_t *sender, ps_send_endpoint_t *endpoint,
+                              ps_band_entry_t *entry, bool sent);
+/* Returns true if the publication's socket is full. The entry then waits for room. */
+bool ps_sender_is_held(ps_publication_t *publication, ps_band_entry_t *entry);
+/* Ends the wait of an entry, if any, before its publication is removed. */
+void ps_sender_leave_held(ps_send_endpoint_t *endpoint, ps_band_entry_t *entry);
+/* If it is time, adds the streams that wait for the endpoint's socket to the ready set. Visits all
+ * of them. */
+void ps_sender_resume_held(ps_sender_t *sender, ps_send_endpoint_t *endpoint);
 
 /* ---- ps_sender_schedule.c -------------------------------------------------------------------- */
 

@@ -40,9 +40,11 @@ static void remove_endpoint(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
     if (*link == NULL) {
         return;
     }
-    PS_ASSERT(sender->endpoint_count > 0);
+    PS_ASSERT(sender->endpoint_count > 0 && endpoint->held_head == NULL);
     *link = endpoint->next;
     sender->endpoint_count--;
+    sender->full_count -= endpoint->full;
+    endpoint->full = false;
     if (sender->poll_cursor == endpoint) {
         sender->poll_cursor = endpoint->next;
     }

@@ -29,7 +29,8 @@ static __attribute__((noinline)) void refresh_priority(ps_publication_t *pub, in
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
 {
     pub->resting = false;
-    if (pub->turn.queued || pub->removed) {
+    if (pub->turn.queued || pub->removed ||
+        (sender->full_count != 0 && ps_sender_is_held(pub, &pub->turn))) {
         return;
     }
     if (sender->now_ns >= pub->priority_until_ns) {
@@ -41,7 +42,8 @@ void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
 void ps_sender_ready_repair(ps_sender_t *sender, ps_publication_t *pub)
 {
     pub->resting = false;
-    if (!pub->resend.queued && !pub->removed && pub->retransmit.pending > 0) {
+    if (!pub->resend.queued && !pub->removed && pub->retransmit.pending > 0 &&
+        (sender->full_count == 0 || !ps_sender_is_held(pub, &pub->resend))) {
         ps_bands_add(&sender->bands, &pub->resend, PS_BAND_REPAIR, sender->now_ns);
     }
 }
@@ -50,6 +52,8 @@ void ps_sender_leave_ready(ps_sender_t *sender, ps_publication_t *pub)
 {
     ps_bands_remove(&sender->bands, &pub->turn);
     ps_bands_remove(&sender->bands, &pub->resend);
+    ps_sender_leave_held(pub->endpoint, &pub->turn);
+    ps_sender_leave_held(pub->endpoint, &pub->resend);
 }
 
 void ps_sender_watch(ps_sender_t *sender, ps_publication_t *pub)
