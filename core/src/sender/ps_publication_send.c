@@ -280,8 +280,8 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         pub->padding_bytes += sum.span_bytes - sum.wire_bytes;
     }
     pub->short_send = taken < count;
+    pub->window_shut = pub->window_shut && !pub->short_send; /* what is left would still fit */
     if (pub->short_send) {
-        pub->window_shut = false; /* what is left would still fit */
         note_short(pub, &pub->turn, taken, now_ns, more);
         return sum.wire_bytes;
     }

@@ -132,6 +132,8 @@ static void resume(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
         if (entry->list == PS_BAND_REPAIR) {
             ps_sender_ready_repair(sender, pub);
         } else {
+            /* Only the first of them may have a turn, and its publishers wait for their limits. */
+            (void)ps_publication_update(pub, false, sender->now_ns);
             ps_sender_ready(sender, pub);
         }
         entry = next;

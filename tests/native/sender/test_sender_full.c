@@ -128,6 +128,9 @@ static void test_a_full_socket_gets_one_send_call_for_each_try(void)
     }
     CHECK(memnet_sends(many->rig->net) - before <= 101);
     CHECK_EQ(sent(many), 0);
+    for (int32_t i = 0; i < BULK; i++) { /* publishers get their limits all the same */
+        CHECK(many->pubs[i]->producer_position >= TERM / 4);
+    }
     CHECK_EQ(sender(many)->bands.waiting, 0);
     CHECK(ps_driver_next_deadline_ns(many->rig->driver, many->rig->now_ns) > many->rig->now_ns);
     close_many(many);
@@ -228,6 +231,9 @@ static void test_a_removed_stream_waits_for_no_room(void)
     CHECK_EQ(many->pubs[0]->sender_position, 10 * FRAME);
     CHECK_EQ(many->pubs[2]->sender_position, 10 * FRAME);
     CHECK_EQ(sender(many)->full_count, 0);
+    ps_event_t event;
+    CHECK(rig_event(many->rig, PS_EV_RELEASED, &event));
+    ps_publication_destroy(many->rig->driver, many->pubs[1]);
     close_many(many);
 }
 
