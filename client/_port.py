@@ -152,3 +152,27 @@ class DriverPort(Protocol):
     def abandon_in_child(self) -> None:
         """In a forked child, close the child's copies of file descriptors. ``abandon_in_child``
         must not affect the parent process, with which the child shares sockets and memory."""
+
+
+@attrs.frozen(kw_only=True)
+class Returning:
+    """A client whose process has ended, and which this process takes over: the client's id, its
+    secret, and the ids of its registrations."""
+
+    client_id: int
+    token: bytes = attrs.field(repr=False)
+    registrations: frozenset[int]
+
+
+class RelayPort(DriverPort, Protocol):
+    """Interface of a relay's connection to its daemon: the next process of the relay can take over
+    the client."""
+
+    @property
+    def token(self) -> bytes:
+        """Secret that proves the client's identity to the daemon."""
+
+    @property
+    def resumed(self) -> frozenset[int] | None:
+        """Registrations that this process has from an ended one; None: the daemon did not know
+        the ended process's client."""

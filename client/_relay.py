@@ -29,8 +29,9 @@ from penstock.client._client import Client
 from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
 from penstock.client._directory import daemon_directory, no_daemon
 from penstock.client._offer import TRANSIENT, Offer
+from penstock.client._port import RelayPort, Returning
 from penstock.client._relay_state import Cell, RelayFiles
-from penstock.client._zmq_port import Returning, ZmqPort
+from penstock.client._zmq_port import ZmqPort
 from penstock.config.protocol import control
 from penstock.config.protocol.relays import MAX_RELAYS
 from penstock.config.settings.relays import NAME
@@ -191,7 +192,7 @@ class Relay:
         self._closed = False
         try:
             port = self._connect(directory, timeout_s, reattach_timeout_s)
-            self._client = Client(port, timeout_s=max(timeout_s, DEFAULT_TIMEOUT_S))
+            self._client = self._open_client(port, max(timeout_s, DEFAULT_TIMEOUT_S))
             self._subscription = self._subscribe(port)
         except BaseException:
             self._files.close(remove=False)
@@ -199,27 +200,33 @@ class Relay:
 
     # ---- start -----------------------------------------------------------------------------------
 
-    def _connect(self, directory: Path, timeout_s: float, reattach_s: float) -> ZmqPort:
-        known = self._files.plain["client"]
-        returning = None
-        if known:
-            ids = [known["subscription"]["registration_id"], *self._publications()]
-            returning = Returning(
-                client_id=known["client_id"], token=bytes.fromhex(known["token"]),
-                registrations=frozenset(ids),
-            )
+    def _connect(self, directory: Path, timeout_s: float, reattach_s: float) -> RelayPort:
         return ZmqPort(
             directory, name=f"relay {self._name}", library_version=core.library_version(),
             timeout_s=timeout_s, reattach_timeout_s=reattach_s, linger_ns=self._linger_ns,
-            returning=returning,
+            returning=self._returning(),
         )
+
+    def _returning(self) -> Returning | None:
+        """Return the client of the relay's last process; None: there was no process."""
+        known = self._files.plain["client"]
+        if not known:
+            return None
+        ids = [known["subscription"]["registration_id"], *self._publications()]
+        return Returning(
+            client_id=known["client_id"], token=bytes.fromhex(known["token"]),
+            registrations=frozenset(ids),
+        )
+
+    def _open_client(self, port: RelayPort, timeout_s: float) -> Client:
+        return Client(port, timeout_s=timeout_s)
 
     def _publications(self) -> dict[int, dict[str, Any]]:
         """By registration id, as the last process had them."""
         legs = self._files.plain["legs"].values()
         return {leg["publication"]["registration_id"]: leg["publication"] for leg in legs}
 
-    def _subscribe(self, port: ZmqPort) -> Subscription:
+    def _subscribe(self, port: RelayPort) -> Subscription:
         client, plain = self._client, self._files.plain
         known = plain["client"]
         kept = port.resumed or frozenset()

@@ -27,7 +27,7 @@ import zmq
 
 from penstock.client._directory import gone_text
 from penstock.client._lease import close_fd, connect_lease, exchange_lease, refusal
-from penstock.client._port import Lease, Listener, Notice, PortState, Request
+from penstock.client._port import Lease, Listener, Notice, PortState, Request, Returning
 from penstock.config.protocol import codec, control
 from penstock.core import client as core
 from penstock.core.errors import (
@@ -56,16 +56,6 @@ class _Pending:
     def finish(self, outcome: Any) -> None:
         self.outcome = outcome
         self.done.set()
-
-
-@attrs.frozen(kw_only=True)
-class Returning:
-    """A client whose process has ended, and which this process takes over: the client's id, its
-    secret, and the ids of its registrations."""
-
-    client_id: int
-    token: bytes = attrs.field(repr=False)
-    registrations: frozenset[int]
 
 
 class ZmqPort:
