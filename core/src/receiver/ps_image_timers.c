@@ -194,6 +194,8 @@ static void tick_status(ps_image_t *image, int64_t now_ns)
                 ps_image_send_error(image, now_ns);
             }
             ps_image_timer(image, image->error_due_ns);
+        } else if (image->state == PS_IMAGE_DRAINING) { /* its readers may read on, or leave */
+            ps_image_timer(image, now_ns + image->receiver->params->status_message_timeout_ns);
         }
     } else if (image->state < PS_IMAGE_DRAINED) {
         if (image->end_reason == PS_END_OUTRUN) {

@@ -346,6 +346,25 @@ static void test_rejection_sends_errors_until_it_ends(void)
     world_close(&world);
 }
 
+static void test_a_rejected_image_drains_when_its_reader_reads_on(void)
+{
+    world_t world;
+    ps_event_t event;
+    open_image(&world, &PLAIN);
+    world_data(&world, 0, 64, 64);
+    world_step(&world);
+    CHECK_EQ(ps_image_reject(world.driver, world.image, "nope"), PS_OK);
+    world_pass(&world, 11 * SECOND);
+    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
+    CHECK_EQ(ps_image_drain(world.driver, world.image), PS_OK);
+    world_pass(&world, 5 * SECOND);
+    CHECK_EQ(world_event(&world, PS_EV_IMAGE_DRAINED, &event), 0); /* not read out */
+    world_consume(&world, 64);
+    world_pass(&world, SECOND);
+    CHECK_EQ(world_event(&world, PS_EV_IMAGE_DRAINED, &event), 1);
+    world_close(&world);
+}
+
 static void test_round_trip_is_measured_and_answered(void)
 {
     static memnet_dgram_t dgram;
@@ -568,6 +587,7 @@ int main(void)
     RUN(test_storage_is_requested_once_there_is_room_in_the_ring);
     RUN(test_a_gap_without_memory_is_no_work);
     RUN(test_rejection_sends_errors_until_it_ends);
+    RUN(test_a_rejected_image_drains_when_its_reader_reads_on);
     RUN(test_round_trip_is_measured_and_answered);
     RUN(test_a_request_that_was_not_sent_delays_no_other);
     RUN(test_a_reader_that_read_before_it_joined_counts_from_its_join);
