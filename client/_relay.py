@@ -187,6 +187,7 @@ class Relay:
         self._legs: dict[int, _Leg] = {}
         self._gaps = 0
         self._refused = 0
+        self._rejected: list[Image] = []        # sessions that were refused and have not ended
         self._done = [0, 0]             # messages and bytes of legs that have ended
         self._files = RelayFiles(directory, name)
         self._closed = False
@@ -322,6 +323,7 @@ class Relay:
         """Relay the available messages, without waiting. Return True if a source session began or
         ended, or had messages to relay; otherwise False."""
         moved = self._follow()
+        self._discard()
         for leg in list(self._legs.values()):
             if not leg.image.is_closed:
                 moved |= self._step(leg)
@@ -394,6 +396,14 @@ class Relay:
             image.reject(reason)
         except ChannelRefused as error:     # a spy: it would hold the stream for ever
             raise RelayLoop(f"relay {self._name} cannot continue: {reason}") from error
+        self._rejected.append(image)
+
+    def _discard(self) -> None:
+        """Discard the messages that refused sessions had before the rejection; their images end
+        only when all readers have read them."""
+        self._rejected = [image for image in self._rejected if not image.is_closed]
+        for image in self._rejected:
+            image.poll(lambda _message, _header: None, _LIMIT)
 
     def _check_rejections(self, leg: _Leg) -> None:
         """End if the target leads back to a relay that the stream has passed."""
