@@ -46,7 +46,7 @@ from penstock.core.errors import (
     PublicationFailed,
     RelayLoop,
 )
-from penstock.core.relay import img_relay_to, pub_take_over
+from penstock.core.relay import img_relay_to, img_take_over, pub_take_over
 
 if TYPE_CHECKING:
     from penstock.client._image import Image
@@ -112,6 +112,7 @@ class _Leg:
         stopped."""
         point = self.cell.read()
         found = pub_take_over(self.publication._open(), point.target, point.ordinal)
+        img_take_over(self.image._open(), point.source)
         self.target = self.publication.position
         self.ordinal = point.ordinal + found
         self.skip, self.skip_to = point.skip + found, point.source

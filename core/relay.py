@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that only relays use: take over the publication of a dead process, and declare the
-publication on which a relay publishes a reader's messages."""
+"""Functions that only relays use: take over the publication and the image of a dead process, and
+declare the publication on which a relay publishes a reader's messages."""
 
 from __future__ import annotations
 
@@ -20,6 +20,17 @@ def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
     """
     found = int(pub.lib.ps_pub_take_over(pub.native, position, ordinal))
     return pub.library.check(found, "take over the publication")
+
+
+def img_take_over(image: ImageHandle, recorded: int) -> None:
+    """Continue the image of a dead process. If the dead process had released the first fragments of
+    a message, the next poll delivers this message as a whole.
+
+    :param recorded: end of the last message that the dead process has recorded.
+    :raises InvalidArgument: the image was polled before, or ``recorded`` is no frame's position.
+    """
+    code = image.lib.ps_img_take_over(image.native, recorded)
+    image.library.check(code, "continue an image")
 
 
 def img_relay_to(image: ImageHandle, publication_slot: int) -> None:

@@ -364,6 +364,11 @@ void ps_img_report_gaps(ps_img_t *image);
  * messages of the relay's image then name this application as the culprit. Owner thread of the
  * image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
+/* Continues the image of a relay whose process has died. `recorded` is the end of the last message
+ * that the dead process has recorded. If the dead process had released the first fragments of the
+ * next message, the next poll delivers this message from its first fragment on: a message lies in
+ * one term, so its fragments are still in the log. Call this function before the first poll. */
+int ps_img_take_over(ps_img_t *image, int64_t recorded);
 /* Fetches the gap that a poll reached. If a poll has reached a gap, returns 1, and stores the gap:
  * the positions *from to *to are lost permanently. *messages gets the number of lost messages; -1:
  * unknown. Returns 0 if no poll has reached a gap. */

@@ -390,6 +390,22 @@ void ps_img_relay_to(ps_img_t *image, int32_t publication_slot)
     }
 }
 
+int ps_img_take_over(ps_img_t *image, int64_t recorded)
+{
+    const int64_t term = image->released & ~(int64_t)image->log.term_mask;
+    const int64_t from = recorded > term ? recorded : term;
+
+    if (recorded < 0 || recorded % PS_FRAME_ALIGNMENT != 0 || image->delivered != image->released) {
+        return ps_fail(
+            PS_E_INVALID, "cannot continue an image at %lld: released %lld, delivered %lld",
+            (long long)recorded, (long long)image->released, (long long)image->delivered);
+    }
+    if (from < image->delivered) {
+        image->delivered = from;
+    }
+    return PS_OK;
+}
+
 void ps_img_report_gaps(ps_img_t *image)
 {
     image->report_gaps = 1;

@@ -292,6 +292,41 @@ static void batches_keep_order_and_content(void)
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
+static void an_image_continues_with_the_message_of_which_a_part_was_released(void)
+{
+    stream_t stream;
+    stream_open(&stream, NULL);
+    ps_pub_t *pub = stream_pub(&stream);
+    ps_img_t *image = stream_img(&stream);
+    ps_message_t messages[4];
+    ps_counter_set(stream.cnc, stream.limit, 65536);
+    CHECK_EQ(ps_pub_offer(pub, "abc", 3, 0), 64);
+    CHECK(ps_pub_offer(pub, source, 3000, 0) > 0);
+    CHECK_EQ(ps_img_poll(image, messages, 2, 0), 2); /* one fragment of the second message */
+    ps_img_release(image);
+    CHECK_EQ(ps_counter_get(stream.cnc, stream.position), 64 + 1408);
+    ps_img_close(image);
+
+    image = stream_img(&stream);
+    CHECK_EQ(ps_img_position(image), 64 + 1408);
+    CHECK_EQ(ps_img_take_over(image, 31), PS_E_INVALID);
+    CHECK_EQ(ps_img_take_over(image, 64), PS_OK);
+    CHECK_EQ(ps_img_poll(image, messages, 4, PS_POLL_ASSEMBLE), 1);
+    CHECK_EQ(messages[0].length, 3000);
+    CHECK_EQ(memcmp(messages[0].data, source, 3000), 0);
+    CHECK_EQ(ps_counter_get(stream.cnc, stream.position), 64 + 1408); /* it never goes back */
+    ps_img_release(image);
+    CHECK_EQ(ps_counter_get(stream.cnc, stream.position), ps_pub_position(pub));
+    ps_img_close(image);
+
+    image = stream_img(&stream);
+    CHECK_EQ(ps_img_take_over(image, ps_pub_position(pub)), PS_OK);
+    CHECK_EQ(ps_img_poll(image, messages, 4, PS_POLL_ASSEMBLE), 0);
+    ps_img_close(image);
+    ps_pub_close(pub);
+    stream_close(&stream);
+}
+
 static void rewinding_hands_messages_out_again(void)
 {
     stream_t stream;
@@ -508,6 +543,7 @@ int main(void)
     RUN(claims_commit_and_abort);
     RUN(a_claim_that_was_padded_over_is_not_accepted);
     RUN(batches_keep_order_and_content);
+    RUN(an_image_continues_with_the_message_of_which_a_part_was_released);
     RUN(rewinding_hands_messages_out_again);
     RUN(an_assembled_message_survives_release_of_its_fragments);
     RUN(a_message_joined_in_its_middle_is_skipped);
