@@ -19,9 +19,26 @@ from typing import Any, Final, NoReturn
 import attrs
 
 from penstock.config.toml_text import parse_toml
-from penstock.core.driver_types import DriverParams
 from penstock.core.errors import ConfigurationError
 from penstock.sim.core import Link
+from penstock.sim.file_keys import (
+    BUDGET,
+    DROP,
+    FACTORS,
+    HOST,
+    LINK,
+    LISTS,
+    MISFIT,
+    NUMBERED,
+    PACE,
+    PARAMETERS,
+    PUBLISHER,
+    RULE,
+    SCENARIO,
+    SHARES,
+    SUBSCRIBER,
+    Keys,
+)
 from penstock.sim.scenario import (
     GROUP_RECEIVERS,
     MS_NS,
@@ -40,142 +57,6 @@ _MAX_HOSTS: Final = 64
 _MAX_DROPS: Final = 10_000
 _BYTES: Final = re.compile(r"^(\d+)([kmg]?)$")
 _SCALES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_FACTORS: Final = {
-    "seconds": Decimal(10**9),
-    "ms": Decimal(10**6),
-    "us": Decimal(10**3),
-    "share": Decimal(10**6),
-    "mbit": Decimal(125_000),
-    "count": Decimal(1),
-}
-
-#: Key in TOML: (field, kind).  Kinds with a factor above are numbers of at least 0.
-Keys = Mapping[str, tuple[str, str]]
-
-_LINK: Final[Keys] = {
-    "delay_ms": ("delay_ns", "ms"),
-    "jitter_ms": ("jitter_ns", "ms"),
-    "bandwidth_mbit": ("bandwidth_bytes_per_s", "mbit"),
-    "queue": ("queue_bytes", "bytes"),
-    "loss": ("loss_ppm", "share"),
-    "burst_enter": ("burst_enter_ppm", "share"),
-    "burst_leave": ("burst_leave_ppm", "share"),
-    "burst_loss": ("burst_loss_ppm", "share"),
-    "duplicate": ("duplicate_ppm", "share"),
-    "stranger": ("stranger_ppm", "share"),
-    "reorder": ("reorder_ppm", "share"),
-    "reorder_ms": ("reorder_ns", "ms"),
-    "corrupt": ("corrupt_ppm", "share"),
-    "no_checksum": ("no_checksum", "bool"),
-}
-_RULE: Final[Keys] = {
-    "from": ("sender", "host"),
-    "to": ("receiver", "host"),
-    "both": ("both", "bool"),
-    "start_s": ("from_ns", "seconds"),
-    "until_s": ("until_ns", "seconds"),
-}
-_DROP: Final[Keys] = {
-    "from": ("sender", "host"), "to": ("receiver", "host"), "numbers": ("numbers", "counts"),
-    "every": ("every", "count"), "times": ("times", "count"), "first": ("first", "count"),
-}
-_NUMBERED: Final[Keys] = {key: _DROP[key] for key in ("from", "to", "numbers")}
-#: Parameters of a host's ``driver``; all are numbers of at least 0.
-_PARAMETERS: Final = frozenset(
-    field.name for field in attrs.fields(DriverParams) if field.default is None
-) - {"max_gaps", "advertise"}
-_HOST: Final[Keys] = {
-    "cycle_us": ("cycle_ns", "us"),
-    "window": ("window_bytes", "bytes"),
-    "rcvbuf": ("rcvbuf_bytes", "bytes"),
-    "max_gaps": ("max_gaps", "count"),
-    "group_tag": ("group_tag", "count"),
-    "driver": ("driver", "parameters"),
-    "hangup_s": ("hangup_ns", "seconds"),
-    "crash_s": ("crash_ns", "seconds"),
-    "restart_s": ("restart_ns", "seconds"),
-    "adopt": ("adopt", "bool"),
-    "full_s": ("full", "spans"),
-    "short_send": ("short_send_ppm", "share"),
-    "strategy_ms": ("strategy_delay_ns", "ms"),
-    "conductor_ms": ("conductor_ns", "ms"),
-    "idle_ms": ("idle_ns", "ms"),
-    "small_term": ("small_term_bytes", "bytes"),
-    "budget": ("budget_bytes", "bytes"),
-}
-_PUBLISHER: Final[Keys] = {
-    "host": ("host", "host"),
-    "channel": ("channel", "text"),
-    "stream": ("stream_id", "count"),
-    "count": ("count", "count"),
-    "size_low": ("size_low", "count"),
-    "size_high": ("size_high", "count"),
-    "open_s": ("open_ns", "seconds"),
-    "start_s": ("start_ns", "seconds"),
-    "interval_us": ("interval_ns", "us"),
-    "exclusive": ("exclusive", "bool"),
-    "relayed": ("relayed", "bool"),
-    "pauses_s": ("pauses", "spans"),
-    "crash_s": ("crash_ns", "seconds"),
-    "blocked_s": ("blocked_ns", "seconds"),
-}
-_SUBSCRIBER: Final[Keys] = {
-    "host": ("host", "host"),
-    "channel": ("channel", "text"),
-    "stream": ("stream_id", "count"),
-    "start_s": ("start_ns", "seconds"),
-    "may_join_late": ("may_join_late", "bool"),
-    "may_miss": ("may_miss", "bool"),
-    "poll_limit": ("poll_limit", "count"),
-    "interval_us": ("interval_ns", "us"),
-    "batch": ("batch", "count"),
-    "pauses_s": ("pauses", "spans"),
-    "withholds_s": ("withholds", "spans"),
-    "paces": ("paces", "paces"),
-    "crash_s": ("crash_ns", "seconds"),
-    "restart_s": ("restart_ns", "seconds"),
-    "latency_ms": ("latency_ns", "ms"),
-    "client": ("client", "count"),
-}
-_PACE: Final = ("seconds", "us", "count")
-_MISFIT: Final[Keys] = {
-    "host": ("host", "host"),
-    "stream": ("stream_id", "count"),
-    "kind": ("kind", "text"),
-    "start_s": ("from_ns", "seconds"),
-    "until_s": ("until_ns", "seconds"),
-    "interval_ms": ("interval_ns", "ms"),
-}
-_BUDGET: Final[Keys] = {
-    "end_after_s": ("end_after_ns", "seconds"),
-    "end_before_s": ("end_before_ns", "seconds"),
-    "naks": ("naks", "count"),
-    "naks_per_loss": ("naks_per_loss_ppm", "share"),
-    "resent": ("resent_ppm", "share"),
-    "status_messages": ("status_messages_ppm", "share"),
-    "ext": ("ext", "count"),
-    "ext_least": ("ext_least", "count"),
-    "missed_least": ("missed_least", "count"),
-    "missed_most": ("missed_most", "count"),
-    "gaps_least": ("gaps_least", "count"),
-    "blocked_s": ("blocked_ns", "seconds"),
-    "goodput_least": ("goodput_least", "count"),
-    "rate_from_s": ("rate_from_ns", "seconds"),
-    "rate_until_s": ("rate_until_ns", "seconds"),
-    "rate_least": ("rate_least", "count"),
-    "rate_most": ("rate_most", "count"),
-    "fairness_least": ("fairness_least_ppm", "share"),
-}
-_SCENARIO: Final[Keys] = {
-    "calm_port": ("calm_port", "count"),
-    "calm_ms": ("calm_delay_ns", "ms"),
-    "name": ("name", "text"),
-    "about": ("about", "text"),
-    "limit_s": ("limit_ns", "seconds"),
-    "hostile": ("hostile", "bool"),
-    "classes": ("classes", "texts"),
-}
-_SHARES: Final = frozenset(_LINK) & {key for key, (_, kind) in _LINK.items() if kind == "share"}
 
 
 class _Reader:
@@ -213,8 +94,8 @@ class _Reader:
         return int(match[1]) * _SCALES[match[2]]
 
     def value(self, key: str, kind: str, value: Any) -> Any:
-        if kind in _FACTORS:
-            return self.number(key, value, _FACTORS[kind])
+        if kind in FACTORS:
+            return self.number(key, value, FACTORS[kind])
         if kind == "host":
             return -1 if value == "*" else self.host(key, value)
         if kind == "bytes":
@@ -225,10 +106,10 @@ class _Reader:
             return self.paces(key, value)
         if kind == "parameters":
             return self.parameters(key, value)
-        if kind in ("counts", "texts"):
+        if kind in LISTS:
             if not isinstance(value, list):
                 self.fail(key, f"{value!r} is not a list")
-            inner = "count" if kind == "counts" else "text"
+            inner = LISTS[kind]
             return tuple(self.value(key, inner, item) for item in value)
         wanted: type = bool if kind == "bool" else str
         if not isinstance(value, wanted):
@@ -239,8 +120,8 @@ class _Reader:
         if not isinstance(value, dict):
             self.fail(key, f"{value!r} is not a table of parameters")
         for name in value:
-            if name not in _PARAMETERS:
-                known = ", ".join(sorted(_PARAMETERS))
+            if name not in PARAMETERS:
+                known = ", ".join(sorted(PARAMETERS))
                 self.fail(f"{key}.{name}", f"unknown key; known are {known}")
         return tuple(
             (name, self.number(f"{key}.{name}", number, Decimal(1)))
@@ -254,7 +135,7 @@ class _Reader:
         for span in value:
             if not isinstance(span, list) or len(span) != 2:
                 self.fail(key, f"{span!r} is not [from, until] in seconds")
-            low, high = (self.number(key, item, _FACTORS["seconds"]) for item in span)
+            low, high = (self.number(key, item, FACTORS["seconds"]) for item in span)
             if high <= low:
                 self.fail(key, f"{low} ns to {high} ns is no time at all")
             found.append((low, high))
@@ -268,8 +149,8 @@ class _Reader:
             if not isinstance(pace, list) or len(pace) != 3:
                 self.fail(key, f"{pace!r} is not [seconds, microseconds, messages]")
             from_ns, interval_ns, batch = (
-                self.number(key, item, _FACTORS[kind])
-                for item, kind in zip(pace, _PACE, strict=True)
+                self.number(key, item, FACTORS[kind])
+                for item, kind in zip(pace, PACE, strict=True)
             )
             if interval_ns == 0:
                 self.fail(key, f"{pace!r} has an interval of 0 us")
@@ -288,7 +169,7 @@ class _Reader:
                 self.fail(f"{where}.{key}", f"unknown key; known are {', '.join(keys)}")
             field, kind = keys[key]
             fields[field] = self.value(f"{where}.{key}", kind, value)
-            if key in _SHARES and fields[field] > 10**6:
+            if key in SHARES and fields[field] > 10**6:
                 self.fail(f"{where}.{key}", f"{value} is more than 1")
         return fields
 
@@ -323,7 +204,7 @@ def _read_hosts(reader: _Reader, document: dict[str, Any]) -> tuple[HostScript, 
             reader.fail(where, f"at most {_MAX_HOSTS} hosts")
         reader.hosts[name] = len(reader.hosts)
         rest = {key: value for key, value in table.items() if key != "name"}
-        script = HostScript(host=reader.hosts[name], **reader.table(where, rest, _HOST))
+        script = HostScript(host=reader.hosts[name], **reader.table(where, rest, HOST))
         if script.cycle_ns < 1:
             reader.fail(f"{where}.cycle_us", "must be positive")
         if script.restart_ns is not None and (
@@ -339,11 +220,11 @@ def _read_hosts(reader: _Reader, document: dict[str, Any]) -> tuple[HostScript, 
 def _read_links(
     reader: _Reader, document: dict[str, Any]
 ) -> tuple[Link, tuple[LinkRule, ...], tuple[Drop, ...]]:
-    link = Link(**reader.table("network", document.pop("network", {}), _LINK))
+    link = Link(**reader.table("network", document.pop("network", {}), LINK))
     rules = []
     for where, table in _tables(reader, document, "link"):
-        fields = reader.table(where, table, {**_LINK, **_RULE})
-        mine = {field for field, _ in _RULE.values()}
+        fields = reader.table(where, table, {**LINK, **RULE})
+        mine = {field for field, _ in RULE.values()}
         changed = {name: value for name, value in fields.items() if name not in mine}
         rule = LinkRule(
             link=attrs.evolve(link, **changed),
@@ -354,8 +235,8 @@ def _read_links(
         rules.append(rule)
     drops = []
     for where, table in _tables(reader, document, "drop"):
-        fields = reader.table(where, table, _DROP)
-        reader.require(where, fields, _DROP, "from", "to")
+        fields = reader.table(where, table, DROP)
+        reader.require(where, fields, DROP, "from", "to")
         if -1 in (fields["sender"], fields["receiver"]):
             reader.fail(where, "needs two hosts, not *")
         every, times = fields.pop("every", 0), fields.pop("times", 0)
@@ -417,8 +298,8 @@ def _read_publishers(
     found = []
     for where, given in _tables(reader, document, "publisher"):
         table = _join_group(reader, where, given, groups, "options")
-        fields = reader.table(where, table, _PUBLISHER)
-        reader.require(where, fields, _PUBLISHER, "host", "channel", "count")
+        fields = reader.table(where, table, PUBLISHER)
+        reader.require(where, fields, PUBLISHER, "host", "channel", "count")
         fields["channel"] = reader.channel(where, fields["channel"])
         script = PublisherScript(**fields)
         if script.size_high < script.size_low:
@@ -442,8 +323,8 @@ def _read_subscribers(
         if isinstance(given, dict) and "group" in given:
             joined.add(given["group"])
         table = _join_group(reader, where, given, groups, "options")
-        fields = reader.table(where, table, _SUBSCRIBER)
-        reader.require(where, fields, _SUBSCRIBER, "host", "channel")
+        fields = reader.table(where, table, SUBSCRIBER)
+        reader.require(where, fields, SUBSCRIBER, "host", "channel")
         fields["channel"] = reader.channel(where, fields["channel"])
         script = SubscriberScript(**fields)
         if not 1 <= script.poll_limit <= 256:
@@ -460,8 +341,8 @@ def _read_subscribers(
 def _read_misfits(reader: _Reader, document: dict[str, Any]) -> tuple[MisfitScript, ...]:
     found = []
     for where, table in _tables(reader, document, "misfit"):
-        fields = reader.table(where, table, _MISFIT)
-        reader.require(where, fields, _MISFIT, "host", "kind", "until_s")
+        fields = reader.table(where, table, MISFIT)
+        reader.require(where, fields, MISFIT, "host", "kind", "until_s")
         script = MisfitScript(**fields)
         if script.kind not in GROUP_RECEIVERS:
             known = ", ".join(GROUP_RECEIVERS)
@@ -487,14 +368,14 @@ def parse(text: str, source: str) -> Scenario:
     publishers = _read_publishers(reader, document, groups)
     subscribers = _read_subscribers(reader, document, groups)
     misfits = _read_misfits(reader, document)
-    budget = Budget(**reader.table("budget", document.pop("budget", {}), _BUDGET))
+    budget = Budget(**reader.table("budget", document.pop("budget", {}), BUDGET))
     top = {}
     for key, value in document.items():
-        if key not in _SCENARIO:
-            known = [*_SCENARIO, "network", "host", "link", "drop", "group", "publisher",
+        if key not in SCENARIO:
+            known = [*SCENARIO, "network", "host", "link", "drop", "group", "publisher",
                      "subscriber", "misfit", "budget"]
             reader.fail(key, f"unknown key; known are {', '.join(known)}")
-        top[_SCENARIO[key][0]] = reader.value(key, _SCENARIO[key][1], value)
+        top[SCENARIO[key][0]] = reader.value(key, SCENARIO[key][1], value)
     if not publishers or not subscribers:
         reader.fail("publisher", "a scenario needs publishers and subscribers")
     return Scenario(
@@ -534,25 +415,23 @@ def _text(value: str) -> str:
 
 
 def _written(kind: str, value: Any, scenario: Scenario) -> str:
-    if kind in _FACTORS:
-        return _number(value, _FACTORS[kind])
+    if kind in FACTORS:
+        return _number(value, FACTORS[kind])
     if kind == "host":
         return '"*"' if value == -1 else _text(scenario.host_name(value))
     if kind == "bool":
         return "true" if value else "false"
     if kind == "spans":
-        seconds = _FACTORS["seconds"]
+        seconds = FACTORS["seconds"]
         spans = [f"[{_number(a, seconds)}, {_number(b, seconds)}]" for a, b in value]
         return f"[{', '.join(spans)}]"
     if kind == "paces":
-        paces = [[_number(n, _FACTORS[k]) for n, k in zip(p, _PACE, strict=True)] for p in value]
+        paces = [[_number(n, FACTORS[k]) for n, k in zip(p, PACE, strict=True)] for p in value]
         return f"[{', '.join('[' + ', '.join(pace) + ']' for pace in paces)}]"
     if kind == "parameters":
         return "{" + ", ".join(f"{name} = {number}" for name, number in value) + "}"
-    if kind == "counts":
-        return f"[{', '.join(map(str, value))}]"
-    if kind == "texts":
-        return f"[{', '.join(map(_text, value))}]"
+    if kind in LISTS:
+        return f"[{', '.join(_written(LISTS[kind], item, scenario) for item in value)}]"
     return _text(value) if kind == "text" else str(value)
 
 
@@ -568,25 +447,25 @@ def _lines(item: Any, keys: Keys, scenario: Scenario) -> list[str]:
 
 def dump(scenario: Scenario) -> str:
     """Return the scenario as TOML that :func:`parse` can read."""
-    lines = _lines(scenario, _SCENARIO, scenario)
-    lines += ["", "[network]", *_lines(scenario.link, _LINK, scenario)]
+    lines = _lines(scenario, SCENARIO, scenario)
+    lines += ["", "[network]", *_lines(scenario.link, LINK, scenario)]
     machines = {machine.host: machine for machine in scenario.machines}
     for host in range(scenario.hosts):
         lines += ["", "[[host]]", f"name = {_text(scenario.host_name(host))}"]
-        lines += _lines(machines.get(host, HostScript(host=host)), _HOST, scenario)
+        lines += _lines(machines.get(host, HostScript(host=host)), HOST, scenario)
     for rule in scenario.links:
-        lines += ["", "[[link]]", *_lines(rule, _RULE, scenario)]
-        for key, (field, kind) in _LINK.items():
+        lines += ["", "[[link]]", *_lines(rule, RULE, scenario)]
+        for key, (field, kind) in LINK.items():
             value = getattr(rule.link, field)
             if value != getattr(scenario.link, field):
                 lines.append(f"{key} = {_written(kind, value, scenario)}")
     for drop in scenario.drops:
-        lines += ["", "[[drop]]", *_lines(drop, _NUMBERED, scenario)]
+        lines += ["", "[[drop]]", *_lines(drop, NUMBERED, scenario)]
     for publisher in scenario.publishers:
-        lines += ["", "[[publisher]]", *_lines(publisher, _PUBLISHER, scenario)]
+        lines += ["", "[[publisher]]", *_lines(publisher, PUBLISHER, scenario)]
     for subscriber in scenario.subscribers:
-        lines += ["", "[[subscriber]]", *_lines(subscriber, _SUBSCRIBER, scenario)]
+        lines += ["", "[[subscriber]]", *_lines(subscriber, SUBSCRIBER, scenario)]
     for misfit in scenario.misfits:
-        lines += ["", "[[misfit]]", *_lines(misfit, _MISFIT, scenario)]
-    lines += ["", "[budget]", *_lines(scenario.budget, _BUDGET, scenario)]
+        lines += ["", "[[misfit]]", *_lines(misfit, MISFIT, scenario)]
+    lines += ["", "[budget]", *_lines(scenario.budget, BUDGET, scenario)]
     return "\n".join(lines) + "\n"
