@@ -39,7 +39,7 @@ RULES: Final = (
     "late: hold", "late: max", "late: min", "strategy silent",
     "cc=py: window", "cc=py: silent",
     "governor: coalesces", "governor: coalesced", "governor: defers", "governor: delays status",
-    "governor: throttles",
+    "governor: throttles", "relay: passes the reason up",
 )
 assert len(RULES) == SIM.lib.PS_SIM_RULES
 
@@ -365,6 +365,49 @@ class SimWorld(NativeObject):
             self._lib.ps_simworld_add_ledger(self._handle, session_id, stream_id, seed % 2**64),
             "add a ledger",
         )
+
+    def add_relayed(
+        self, target: tuple[int, int], source: tuple[int, int], *, relay: int, join_position: int
+    ) -> int:
+        """Add the ledger of a session that a relay publishes, and return its index. The relay reads
+        the source from ``join_position`` on. Target and source are session and stream ids."""
+        return self._check(
+            self._lib.ps_simworld_add_relayed(
+                self._handle, *target, *source, relay, join_position
+            ),
+            "add a relayed session",
+        )
+
+    def relayed(self, publisher: int, position: int, data: bytes, reserved_value: int) -> None:
+        """Note and check a message that the publication of a relay has accepted."""
+        self._check(
+            self._lib.ps_simworld_relayed(
+                self._handle, publisher, position, data, len(data), reserved_value
+            ),
+            "note a relayed message",
+        )
+
+    def relay_refused(self, publisher: int) -> None:
+        """Note that the publication of a relay has refused a message."""
+        self._lib.ps_simworld_relay_refused(self._handle, publisher)
+
+    def relay_gap(self, ledger: int, from_: int, to: int, messages: int | None) -> None:
+        """Note and check a gap that was reported to a relay; ``ledger`` is the ledger of the
+        session that the relay publishes."""
+        number = -1 if messages is None else messages
+        self._lib.ps_simworld_relay_gap(self._handle, ledger, from_, to, number)
+
+    def relay_released(self, ledger: int, position: int) -> None:
+        """Check the position up to which a relay has released the source of the ledger."""
+        self._lib.ps_simworld_relay_released(self._handle, ledger, position)
+
+    def relay_next(self, ledger: int) -> int:
+        """Return the number of the message of the source with which a relay continues."""
+        return int(self._lib.ps_simworld_relay_next(self._handle, ledger))
+
+    def reserve(self, ledger: int) -> None:
+        """Make the publishers of a ledger write a reserved value into each message."""
+        self._lib.ps_simworld_reserve(self._handle, ledger)
 
     def ledger_messages(self, ledger: int) -> int:
         return int(self._lib.ps_simworld_ledger_messages(self._handle, ledger))

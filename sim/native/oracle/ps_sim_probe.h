@@ -19,6 +19,7 @@
  *   ps_sim_probe_rate.c   token buckets, cubic
  *   ps_sim_probe_nak.c    NAK-strength control: the sender's limit, the receiver's thresholds
  *   ps_sim_probe_spy.c    spies that stand for receivers
+ *   ps_sim_probe_relay.c  the client that a status message names, also behind a relay
  *   ps_sim_probe_path.c   learned reordering, ways to the sender, readers that may be left behind
  *   ps_sim_probe_batch.c  full datagrams and turns, distribution of delays
  *   ps_sim_probe_count.c  the driver's counters
@@ -258,6 +259,15 @@ void ps_probe_path_stale(ps_probe_image_t *model, int64_t from, int64_t to, int6
 void ps_probe_path_raised(ps_probe_image_t *model, int64_t position);
 void ps_probe_path_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 void ps_probe_pub_tethers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+
+/* ps_sim_probe_relay.c */
+/* Returns true if a relay publishes on the publication, and its last offer was accepted. Such a
+ * relay does not wait for room, though it may have asked to be woken before that offer. */
+bool ps_probe_relay_goes_on(const ps_probe_t *probe, const ps_publication_t *pub);
+/* Checks the client that a status message names because this client is slow. Returns the number of
+ * bytes in publications behind this host that the client has not read. */
+int64_t ps_probe_check_reason(ps_probe_t *probe, const ps_probe_image_t *model,
+                              const ps_trailer_t *trailer);
 
 /* ps_sim_probe_spy.c */
 /* Records that the sender moved its position past unsent data. The sender does so while only spies

@@ -287,6 +287,7 @@ void ps_probe_fc_error(ps_probe_pub_t *model, int64_t receiver_id, int64_t now_n
         if (receiver->id == receiver_id) {
             receiver->left_ns = receiver->leaving ? receiver->left_ns : now_ns;
             receiver->leaving = true;
+            receiver->live = false; /* It is heard again only with another image. */
         }
     }
 }

@@ -53,6 +53,9 @@ static void check_trailer(ps_probe_t *probe, const ps_probe_image_t *model, cons
         ps_probe_ledger(probe, image->params.session_id, image->params.stream_id);
     const int64_t behind = ps_image_contiguous(image) - position;
     const bool full = trailer->fill_ppm >= 500000;
+    const int64_t beyond = trailer->reason == PS_CAUSE_SLOW_SUBSCRIBER
+                               ? ps_probe_check_reason(probe, model, trailer)
+                               : 0;
     if (ledger != NULL && trailer->released_ordinal > ps_probe_ordinal(ledger, position)) {
         complain(probe, model, "more messages are released than were read",
                  trailer->released_ordinal, position);
@@ -73,7 +76,7 @@ static void check_trailer(ps_probe_t *probe, const ps_probe_image_t *model, cons
     if (slow != (trailer->reason == PS_CAUSE_SLOW_SUBSCRIBER) ||
         (bound && !is_bound(image, &room)) ||
         (!bound && is_bound(image, &room) && image->params.congestion_control == PS_CC_STATIC) ||
-        (slow && trailer->reason_backlog_bytes != behind) ||
+        (slow && trailer->reason_backlog_bytes != behind + beyond) ||
         (credit && (!spent || trailer->reason_backlog_bytes > behind)) ||
         (!slow && !credit && trailer->reason_backlog_bytes != 0)) {
         complain(probe, model, "a status message states a reason that is none", trailer->reason,

@@ -207,7 +207,8 @@ static void check_publishers(ps_probe_t *probe, ps_probe_pub_t *model, int64_t n
     const ps_publication_t *pub = model->pub;
     const bool notifies =
         pub->connected != model->shown.connected || pub->state != model->shown.state;
-    const bool waits = atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0;
+    const bool waits = atomic_load_explicit(&pub->slot->want_room, memory_order_relaxed) != 0 &&
+                       !ps_probe_relay_goes_on(probe, pub);
     bool readers_woken = true;
     bool clients_woken = true;
     for (int32_t i = 0; i < pub->subscriber_count; i++) {

@@ -10,127 +10,11 @@
 #include "ps_sim_world.h"
 
 enum {
-    FIRST_LEDGER_CAPACITY = 1024,
     ROTATIONS = 4,
     MAX_POLL = 256,
     OFFERS_PER_TURN = 256,
     DROP_PAUSE_NS = 20000 /* from a message that was dropped to the next */
 };
-
-static uint64_t scramble(uint64_t value)
-{
-    value += UINT64_C(0x9e3779b97f4a7c15);
-    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return value ^ (value >> 31);
-}
-
-/* ---- messages -------------------------------------------------------------------------------- */
-
-static int32_t size_of(uint64_t seed, int64_t number, int32_t low, int32_t high)
-{
-    const uint64_t span = (uint64_t)(high - low) + 1u;
-    return low + (int32_t)(scramble(seed ^ (uint64_t)number) % span);
-}
-
-static void write_content(uint8_t *out, int32_t length, uint64_t seed, int64_t number)
-{
-    uint64_t word = scramble(seed + (uint64_t)number * 3u);
-    int32_t at = 0;
-    for (; at + 8 <= length; at += 8) {
-        memcpy(out + at, &word, sizeof word);
-        word += UINT64_C(0x9e3779b97f4a7c15);
-    }
-    memcpy(out + at, &word, (size_t)(length - at));
-}
-
-static bool is_content(const uint8_t *data, int32_t length, uint64_t seed, int64_t number)
-{
-    uint64_t word = scramble(seed + (uint64_t)number * 3u);
-    uint64_t different = 0;
-    int32_t at = 0;
-    for (; at + 8 <= length; at += 8) {
-        uint64_t found;
-        memcpy(&found, data + at, sizeof found);
-        different |= found ^ word;
-        word += UINT64_C(0x9e3779b97f4a7c15);
-    }
-    return different == 0 && memcmp(data + at, &word, (size_t)(length - at)) == 0;
-}
-
-/* ---- ledgers --------------------------------------------------------------------------------- */
-
-int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
-                               uint64_t seed)
-{
-    for (int32_t i = 0; i < world->ledger_count; i++) {
-        if (world->ledgers[i].session_id == session_id &&
-            world->ledgers[i].stream_id == stream_id) {
-            return i; /* shared by publishers, or gone on with after a restart */
-        }
-    }
-    if (world->ledger_count == PS_SIM_MAX_LEDGERS) {
-        return ps_fail(PS_E_NO_SPACE, "simulator: at most %d sessions", PS_SIM_MAX_LEDGERS);
-    }
-    ps_sim_ledger_t *ledger = &world->ledgers[world->ledger_count];
-    *ledger = (ps_sim_ledger_t){ .session_id = session_id, .stream_id = stream_id, .seed = seed };
-    return world->ledger_count++;
-}
-
-int64_t ps_simworld_ledger_messages(const ps_simworld_t *world, int32_t ledger)
-{
-    return world->ledgers[ledger].count;
-}
-
-int64_t ps_simworld_ledger_position(const ps_simworld_t *world, int32_t ledger)
-{
-    const ps_sim_ledger_t *of = &world->ledgers[ledger];
-    return of->count > 0 ? of->ends[of->count - 1] : 0;
-}
-
-static bool grow(ps_sim_ledger_t *ledger)
-{
-    if (ledger->count < ledger->capacity) {
-        return true;
-    }
-    const int64_t capacity = ledger->capacity == 0 ? FIRST_LEDGER_CAPACITY : ledger->capacity * 2;
-    int64_t *ends = realloc(ledger->ends, (size_t)capacity * sizeof *ends);
-    if (ends == NULL) {
-        return false;
-    }
-    ledger->ends = ends;
-    int32_t *sizes = realloc(ledger->sizes, (size_t)capacity * sizeof *sizes);
-    if (sizes == NULL) {
-        return false;
-    }
-    ledger->sizes = sizes;
-    int64_t *times_ns = realloc(ledger->times_ns, (size_t)capacity * sizeof *times_ns);
-    if (times_ns == NULL) {
-        return false;
-    }
-    ledger->times_ns = times_ns;
-    ledger->capacity = capacity;
-    return true;
-}
-
-/* Number of the message that ends there, -1: none does. */
-static int64_t number_at(const ps_sim_ledger_t *ledger, int64_t position, int64_t guess)
-{
-    if (guess >= 0 && guess < ledger->count && ledger->ends[guess] == position) {
-        return guess;
-    }
-    int64_t low = 0;
-    int64_t high = ledger->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (ledger->ends[middle] < position) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < ledger->count && ledger->ends[low] == position ? low : -1;
-}
 
 /* ---- publishers ------------------------------------------------------------------------------ */
 
@@ -190,6 +74,26 @@ static void check_stated(ps_simworld_t *world, ps_sim_ledger_t *ledger, const ps
     }
 }
 
+void ps_sim_note_accepted(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t end,
+                          int32_t size)
+{
+    ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
+    ledger->ends[ledger->count] = end;
+    ledger->sizes[ledger->count] = size;
+    ledger->times_ns[ledger->count] = world->now_ns;
+    ledger->count++;
+    if (ledger->dropped > 0) {
+        check_stated(world, ledger, publisher->params.pub);
+    }
+    publisher->stats.messages++;
+    publisher->stats.bytes += size;
+    publisher->stats.position = end;
+    publisher->stats.last_ns = world->now_ns;
+    if (world->observer != NULL) {
+        world->observer->accepted(world->observer_context, publisher, end, size);
+    }
+}
+
 static void note_refusal(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t code,
                          int64_t now_ns)
 {
@@ -215,18 +119,19 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     const int32_t connected = ps_pub_is_connected(pub);
     if ((publisher->refused && publisher->refused_limit == limit &&
          publisher->refused_ordinals == ordinals && publisher->refused_connected == connected) ||
-        !grow(ledger)) {
+        !ps_sim_ledger_grow(ledger)) {
         return false;
     }
     ps_pub_set_clock(pub, &world->now_ns);
     ps_sim_reset_failed(world, ledger, pub);
     const int64_t number = ledger->count;
-    const int32_t size =
-        size_of(ledger->seed, number, publisher->params.size_low, publisher->params.size_high);
-    write_content(message, size, ledger->seed, number);
-    int64_t position = ps_pub_offer(pub, message, (size_t)size, 0);
+    const int32_t size = ps_sim_message_size(ledger, number, publisher->params.size_low,
+                                             publisher->params.size_high);
+    const int64_t reserved = ps_sim_reserved_value(ledger, number);
+    ps_sim_write_content(message, size, ledger, number);
+    int64_t position = ps_pub_offer(pub, message, (size_t)size, reserved);
     for (int i = 0; i < ROTATIONS && position == PS_ADMIN_ACTION; i++) {
-        position = ps_pub_offer(pub, message, (size_t)size, 0);
+        position = ps_pub_offer(pub, message, (size_t)size, reserved);
     }
     if (position == PS_MAX_POSITION_EXCEEDED) {
         publisher->stats.at_end = 1;
@@ -254,20 +159,7 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
         publisher->due_ns = now_ns; /* what was not sent in time is not made up for */
     }
     publisher->refused = false;
-    ledger->ends[number] = position;
-    ledger->sizes[number] = size;
-    ledger->times_ns[number] = now_ns;
-    ledger->count++;
-    if (ledger->dropped > 0) {
-        check_stated(world, ledger, pub);
-    }
-    publisher->stats.messages++;
-    publisher->stats.bytes += size;
-    publisher->stats.position = position;
-    publisher->stats.last_ns = now_ns;
-    if (world->observer != NULL) {
-        world->observer->accepted(world->observer_context, publisher, position, size);
-    }
+    ps_sim_note_accepted(world, publisher, position, size);
     return true;
 }
 
@@ -335,12 +227,7 @@ void ps_sim_apps_free(ps_simworld_t *world)
         }
         free(world->subscribers[i].readers);
     }
-    for (int32_t i = 0; i < world->ledger_count; i++) {
-        free(world->ledgers[i].ends);
-        free(world->ledgers[i].sizes);
-        free(world->ledgers[i].times_ns);
-        free(world->ledgers[i].marks);
-    }
+    ps_sim_ledgers_free(world);
 }
 
 void ps_simworld_expect_gap(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
@@ -405,15 +292,18 @@ static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t
 {
     uint8_t *published = world->expected;
     const ps_sim_world_observer_t *observer = world->observer;
-    if (message->reserved_value == 0 &&
-        (observer == NULL || !observer->has_stamps(world->observer_context))) {
-        return is_content(message->data, (int32_t)message->length, ledger->seed, number);
+    if (ledger->reserved || observer == NULL || !observer->has_stamps(world->observer_context)) {
+        if (message->reserved_value != ps_sim_reserved_value(ledger, number)) {
+            ps_sim_violate(world,
+                           "subscriber %d: message %lld of session %d has another reserved value "
+                           "than it should",
+                           index, (long long)number, ledger->session_id);
+        }
+        return ps_sim_is_content(message->data, (int32_t)message->length, ledger, number);
     }
-    write_content(published, (int32_t)message->length, ledger->seed, number);
-    const char *wrong = observer == NULL ? "has a reserved value that nobody wrote"
-                                         : observer->expected(world->observer_context,
-                                                              world->subscribers[index].params.host,
-                                                              message, published);
+    ps_sim_write_content(published, (int32_t)message->length, ledger, number);
+    const char *wrong = observer->expected(
+        world->observer_context, world->subscribers[index].params.host, message, published);
     if (wrong != NULL) {
         ps_sim_violate(world, "subscriber %d: message %lld of session %d %s", index,
                        (long long)number, ledger->session_id, wrong);
@@ -427,7 +317,7 @@ static bool as_forged(ps_simworld_t *world, int32_t index, const ps_message_t *m
 {
     uint8_t *published = world->expected;
     const int32_t host = world->subscribers[index].params.host;
-    write_content(published, (int32_t)message->length, ledger->seed, number);
+    ps_sim_write_content(published, (int32_t)message->length, ledger, number);
     bool same = (ledger->estranged >> host & 1) != 0;
     for (int64_t i = 0; same && i < message->length; i++) {
         const uint8_t *data = message->data;
@@ -448,7 +338,7 @@ static void check(ps_simworld_t *world, int32_t index, const ps_message_t *messa
         return;
     }
     const ps_sim_ledger_t *ledger = &world->ledgers[reader->ledger];
-    const int64_t number = number_at(ledger, message->position, reader->stats.next);
+    const int64_t number = ps_sim_number_at(ledger, message->position, reader->stats.next);
     if (number < 0 || message->length != ledger->sizes[number] ||
         (!as_published(world, index, message, ledger, number) &&
          !as_forged(world, index, message, ledger, number))) {
@@ -524,7 +414,7 @@ static int32_t take(ps_simworld_t *world, int32_t index, int32_t limit, bool *ga
         const bool first = i == 0 || messages[i].image_index != messages[i - 1].image_index;
         check(world, index, &messages[i], first, now_ns);
         subscriber->digest =
-            scramble(subscriber->digest ^ (uint64_t)now_ns) + (uint64_t)messages[i].position;
+            ps_sim_scramble(subscriber->digest ^ (uint64_t)now_ns) + (uint64_t)messages[i].position;
     }
     return *gap ? 0 : count;
 }

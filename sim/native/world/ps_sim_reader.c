@@ -18,7 +18,7 @@ static ps_sim_reader_t *reader_of(ps_sim_subscriber_t *subscriber, int32_t ledge
     return reader;
 }
 
-static int32_t ledger_of(const ps_simworld_t *world, int32_t session_id, int32_t stream_id)
+int32_t ps_sim_ledger_of(const ps_simworld_t *world, int32_t session_id, int32_t stream_id)
 {
     for (int32_t i = 0; i < world->ledger_count; i++) {
         if (world->ledgers[i].session_id == session_id &&
@@ -32,6 +32,6 @@ static int32_t ledger_of(const ps_simworld_t *world, int32_t session_id, int32_t
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,
                                   int32_t stream_id)
 {
-    const int32_t ledger = ledger_of(world, session_id, stream_id);
+    const int32_t ledger = ps_sim_ledger_of(world, session_id, stream_id);
     return ledger < 0 ? NULL : reader_of(&world->subscribers[subscriber], ledger);
 }

@@ -60,7 +60,34 @@ typedef struct ps_sim_ledger {
     int64_t lead_since, second_from, second_bytes;
     int64_t retained_bytes, retained_ns; /* Limits on the data that the publication retains
                                           * (ps-retention, ps-retention-time); 0: no limit. */
+    bool reserved;                       /* The publishers write a reserved value. */
+    /* The session of a relay; ps_sim_relay.c writes these fields. */
+    int32_t relay;    /* 1 + the relay's number; 0: a publisher's session */
+    int32_t source;   /* index of the ledger of the session that the relay reads */
+    bool begun;       /* The relay has published a message. */
+    int64_t next;     /* Number of the next message in the session that the relay reads. Before the
+                       * first message: the lowest number that the relay may begin with. */
+    int64_t *origins; /* The number that message i has in the session of its publisher; NULL: it is
+                       * i. */
 } ps_sim_ledger_t;
+
+uint64_t ps_sim_scramble(uint64_t value);
+/* Returns the size of a publisher's message. */
+int32_t ps_sim_message_size(const ps_sim_ledger_t *ledger, int64_t number, int32_t low,
+                            int32_t high);
+/* Writes the content of message `number` of the ledger, which has `length` bytes. */
+void ps_sim_write_content(uint8_t *out, int32_t length, const ps_sim_ledger_t *ledger,
+                          int64_t number);
+bool ps_sim_is_content(const uint8_t *data, int32_t length, const ps_sim_ledger_t *ledger,
+                       int64_t number);
+/* Returns the reserved value that message `number` of the ledger must have; 0: none. */
+int64_t ps_sim_reserved_value(const ps_sim_ledger_t *ledger, int64_t number);
+/* Makes room for one further message.  false: there is no memory. */
+bool ps_sim_ledger_grow(ps_sim_ledger_t *ledger);
+/* Returns the number of the message that ends at `position`; -1: none does. `guess` is the number
+ * that it probably has. */
+int64_t ps_sim_number_at(const ps_sim_ledger_t *ledger, int64_t position, int64_t guess);
+void ps_sim_ledgers_free(ps_simworld_t *world);
 
 /* Returns the number of the first message that ends beyond `position`. If no message ends beyond
  * `position`, returns the number of messages in the session (ps_sim_gap.c). */
@@ -217,7 +244,13 @@ bool ps_sim_subscriber_act(ps_simworld_t *world, int32_t index, int64_t now_ns);
 int64_t ps_sim_publisher_due_ns(const ps_simworld_t *world, const ps_sim_publisher_t *publisher);
 int64_t ps_sim_subscriber_due_ns(const ps_sim_subscriber_t *subscriber);
 void ps_sim_apps_free(ps_simworld_t *world);
+/* Notes that the publication of an application has accepted the next message of its ledger, which
+ * has room for it (ps_sim_ledger_grow). The message ends at position `end`. */
+void ps_sim_note_accepted(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t end,
+                          int32_t size);
 enum { PS_SIM_MAX_READERS = 64 }; /* sessions whose progress a subscriber keeps */
+/* Returns the index of the ledger of a session; -1: the session has no publisher. */
+int32_t ps_sim_ledger_of(const ps_simworld_t *world, int32_t session_id, int32_t stream_id);
 /* Returns the entry with a subscriber's progress in a session; creates the entry if it is missing.
  * If no publisher of the session exists, the function returns NULL. */
 ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int32_t session_id,

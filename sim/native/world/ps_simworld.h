@@ -60,6 +60,7 @@ enum ps_sim_rule {
     PS_SIM_RULE_DEFERS,
     PS_SIM_RULE_DELAYS_STATUS,
     PS_SIM_RULE_THROTTLES,
+    PS_SIM_RULE_RELAYED_REASON,
     PS_SIM_RULES
 };
 
@@ -144,6 +145,31 @@ void ps_simworld_touch(ps_simworld_t *world, int32_t host);
  * the ledger. PS_E_NO_MEMORY. */
 int32_t ps_simworld_add_ledger(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
                                uint64_t seed);
+/* Makes the publishers of a ledger write a reserved value, computed from the seed and the message's
+ * number. Call this function before the first message. Do not use it for a channel that writes
+ * timestamps. */
+void ps_simworld_reserve(ps_simworld_t *world, int32_t ledger);
+/* Adds the ledger of a session that a relay publishes. The relay reads the source session from
+ * `join_position` on. If another process of the relay published the session before, returns its
+ * ledger. PS_E_NO_SPACE; PS_E_INVALID: the source session has no publisher. */
+int32_t ps_simworld_add_relayed(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
+                                int32_t source_session_id, int32_t source_stream_id, int32_t relay,
+                                int64_t join_position);
+/* Notes and checks a message that the publication of a relay has accepted. The message ends at
+ * `position`; `publisher` is an index that ps_simworld_add_publisher has returned. PS_E_NO_MEMORY.
+ */
+int32_t ps_simworld_relayed(ps_simworld_t *world, int32_t publisher, int64_t position,
+                            const uint8_t *data, int64_t length, int64_t reserved_value);
+/* Notes that the publication of a relay has refused a message. */
+void ps_simworld_relay_refused(ps_simworld_t *world, int32_t publisher);
+/* Notes and checks a gap of the source that was reported to a relay: it states the number of
+ * missing messages. `ledger` is the ledger of the session that the relay publishes. */
+void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, int64_t to,
+                           int64_t messages);
+/* Checks the position up to which a relay has released the source of the ledger. */
+void ps_simworld_relay_released(ps_simworld_t *world, int32_t ledger, int64_t position);
+/* Returns the number of the message of the source with which a relay continues. */
+int64_t ps_simworld_relay_next(const ps_simworld_t *world, int32_t ledger);
 /* Sets the limits on the data that the publication of a ledger retains for its readers: a number of
  * bytes and an age. 0: no limit. */
 void ps_simworld_set_retention(ps_simworld_t *world, int32_t ledger, int64_t bytes, int64_t age_ns);
