@@ -22,7 +22,7 @@ FACTORS: Final = {
 }
 
 #: Kinds that are lists, and the kind of their items.
-LISTS: Final = {"counts": "count", "texts": "text"}
+LISTS: Final = {"counts": "count", "texts": "text", "times": "seconds"}
 
 #: Key in TOML: (field, kind).  Kinds with a factor above are numbers of at least 0.
 Keys = Mapping[str, tuple[str, str]]
@@ -91,6 +91,7 @@ PUBLISHER: Final[Keys] = {
     "exclusive": ("exclusive", "bool"),
     "relayed": ("relayed", "bool"),
     "pauses_s": ("pauses", "spans"),
+    "reserved": ("reserved", "bool"),
     "crash_s": ("crash_ns", "seconds"),
     "blocked_s": ("blocked_ns", "seconds"),
 }
@@ -111,6 +112,21 @@ SUBSCRIBER: Final[Keys] = {
     "restart_s": ("restart_ns", "seconds"),
     "latency_ms": ("latency_ns", "ms"),
     "client": ("client", "count"),
+}
+RELAY: Final[Keys] = {
+    "host": ("host", "host"),
+    "source": ("source", "text"),
+    "source_stream": ("source_stream", "count"),
+    "target": ("target", "text"),
+    "target_stream": ("target_stream", "count"),
+    "start_s": ("start_ns", "seconds"),
+    "interval_us": ("interval_ns", "us"),
+    "pauses_s": ("pauses", "spans"),
+    "kills_s": ("kills", "times"),
+    "kill_points": ("kill_points", "counts"),
+    "restart_s": ("restart_ns", "seconds"),
+    "linger_s": ("linger_ns", "seconds"),
+    "circle": ("circle", "bool"),
 }
 PACE: Final = ("seconds", "us", "count")
 MISFIT: Final[Keys] = {

@@ -33,6 +33,7 @@ from penstock.sim.file_keys import (
     PACE,
     PARAMETERS,
     PUBLISHER,
+    RELAY,
     RULE,
     SCENARIO,
     SHARES,
@@ -48,6 +49,7 @@ from penstock.sim.scenario import (
     LinkRule,
     MisfitScript,
     PublisherScript,
+    RelayScript,
     Scenario,
     SubscriberScript,
     host_ip,
@@ -338,6 +340,22 @@ def _read_subscribers(
     return tuple(found)
 
 
+def _read_relays(reader: _Reader, document: dict[str, Any]) -> tuple[RelayScript, ...]:
+    found = []
+    for where, table in _tables(reader, document, "relay"):
+        fields = reader.table(where, table, RELAY)
+        reader.require(
+            where, fields, RELAY, "host", "source", "source_stream", "target", "target_stream"
+        )
+        for name in ("source", "target"):
+            fields[name] = reader.channel(where, fields[name])
+        script = RelayScript(**fields)
+        if script.source_stream == script.target_stream:
+            reader.fail(f"{where}.target_stream", "needs another stream than the source")
+        found.append(script)
+    return tuple(found)
+
+
 def _read_misfits(reader: _Reader, document: dict[str, Any]) -> tuple[MisfitScript, ...]:
     found = []
     for where, table in _tables(reader, document, "misfit"):
@@ -367,13 +385,14 @@ def parse(text: str, source: str) -> Scenario:
     groups = _read_groups(reader, document)
     publishers = _read_publishers(reader, document, groups)
     subscribers = _read_subscribers(reader, document, groups)
+    relays = _read_relays(reader, document)
     misfits = _read_misfits(reader, document)
     budget = Budget(**reader.table("budget", document.pop("budget", {}), BUDGET))
     top = {}
     for key, value in document.items():
         if key not in SCENARIO:
             known = [*SCENARIO, "network", "host", "link", "drop", "group", "publisher",
-                     "subscriber", "misfit", "budget"]
+                     "subscriber", "relay", "misfit", "budget"]
             reader.fail(key, f"unknown key; known are {', '.join(known)}")
         top[SCENARIO[key][0]] = reader.value(key, SCENARIO[key][1], value)
     if not publishers or not subscribers:
@@ -388,6 +407,7 @@ def parse(text: str, source: str) -> Scenario:
         drops=drops,
         publishers=publishers,
         subscribers=subscribers,
+        relays=relays,
         misfits=misfits,
         budget=budget,
     )
@@ -465,6 +485,8 @@ def dump(scenario: Scenario) -> str:
         lines += ["", "[[publisher]]", *_lines(publisher, PUBLISHER, scenario)]
     for subscriber in scenario.subscribers:
         lines += ["", "[[subscriber]]", *_lines(subscriber, SUBSCRIBER, scenario)]
+    for relay in scenario.relays:
+        lines += ["", "[[relay]]", *_lines(relay, RELAY, scenario)]
     for misfit in scenario.misfits:
         lines += ["", "[[misfit]]", *_lines(misfit, MISFIT, scenario)]
     lines += ["", "[budget]", *_lines(scenario.budget, BUDGET, scenario)]

@@ -90,6 +90,7 @@ class PublisherScript:
     exclusive: bool = False
     relayed: bool = False               # the stream is in the background band, as a relay's are
     pauses: tuple[tuple[int, int], ...] = ()
+    reserved: bool = False              # each message has a reserved value
     crash_ns: int | None = None         # dies without a word
     blocked_ns: int | None = None       # it is held for so long at most, in all
 
@@ -117,6 +118,28 @@ class SubscriberScript:
     restart_ns: int | None = None       # and comes back as a new application
     latency_ns: int | None = None       # from acceptance to delivery, at most, of every message
     client: int = 0  # subscriptions of a host with the same number share a client; 0: its own
+
+
+@attrs.frozen(kw_only=True)
+class RelayScript:
+    """An application that runs :func:`penstock.relay`. Each of its deaths is a ``kill -9``; then
+    the relay's next process starts ``restart_ns`` later."""
+
+    host: int
+    source: str
+    source_stream: int
+    target: str
+    target_stream: int
+    start_ns: int = 0
+    interval_ns: int = 0                # between turns in which it relayed something: a slow relay
+    pauses: tuple[tuple[int, int], ...] = ()
+    kills: tuple[int, ...] = ()         # times at which it dies
+    #: Points of its work at which it dies: 2 n is before its n-th offer, 2 n + 1 is after this
+    #: offer was accepted and before the relay has recorded it; offers are counted from 0.
+    kill_points: tuple[int, ...] = ()
+    restart_ns: int = 100 * MS_NS
+    linger_ns: int = 60 * SECOND_NS
+    circle: bool = False                # its target leads back to a relay of its path
 
 
 #: Kinds of misbehaving receivers of a group.
@@ -179,6 +202,7 @@ class Scenario:
     drops: tuple[Drop, ...] = ()
     publishers: tuple[PublisherScript, ...]
     subscribers: tuple[SubscriberScript, ...]
+    relays: tuple[RelayScript, ...] = ()
     misfits: tuple[MisfitScript, ...] = ()
     budget: Budget = Budget()
     #: Datagrams to or from this port pass every link in ``calm_delay_ns``; 0: none.

@@ -16,7 +16,6 @@ from penstock.daemon.conductor.snapshot import ImageSnapshot, PublicationSnapsho
 from penstock.daemon.conductor.state.machines import ImageState, PublicationState
 from penstock.daemon.conductor.state.model import TERMS
 from penstock.sim.scenario import SECOND_NS
-from penstock.sim.world.apps import same_stream
 
 if TYPE_CHECKING:
     from penstock.sim.world import World
@@ -149,14 +148,15 @@ def _check(world: World, host: Host) -> Iterator[str]:
         yield f"{where}: logs take {taken} bytes, {held.storage_used_bytes} are accounted for"
     if not 0 <= held.storage_used_bytes <= held.storage_budget_bytes:
         yield f"{where}: {held.storage_used_bytes} bytes of {held.storage_budget_bytes}"
-    publications = sum(
-        len(publisher.ledgers) for publisher in world.publishers if publisher.host is host
-    )
+    written = [(each.host, each.script.stream_id, len(each.ledgers)) for each in world.publishers]
+    written += [
+        (each.host, each.script.target_stream, len(each.ledgers)) for each in world.relays
+    ]
+    read = [each.script.stream_id for each in world.subscribers if each.host is host]
+    read += [each.script.source_stream for each in world.relays if each.host is host]
+    publications = sum(sessions for where, _, sessions in written if where is host)
     images = _IMAGES_EACH * sum(
-        len(publisher.ledgers)
-        for publisher in world.publishers
-        for subscriber in world.subscribers
-        if subscriber.host is host and same_stream(publisher.script, subscriber.script)
+        sessions for _, stream_id, sessions in written for other in read if other == stream_id
     )
     if len(held.publications) > publications or len(held.images) > images:
         yield (

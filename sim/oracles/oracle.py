@@ -16,6 +16,7 @@ from penstock.daemon.conductor.sagas.custom import DEADLINE_NS
 from penstock.sim.congestion import MoodyWindow
 from penstock.sim.core import ReaderStatistics
 from penstock.sim.oracles.measure import jain_ppm
+from penstock.sim.oracles.relays import lagging, relay_faults
 from penstock.sim.scenario import MS_NS, SECOND_NS
 from penstock.sim.strategies import Moody
 from penstock.sim.world.apps import Publisher, Subscriber, same_stream
@@ -54,7 +55,7 @@ def caught_up(world: World) -> bool:
     """Return whether all data was sent and every subscriber has reached the end of its streams."""
     return all(
         publisher.finished or not publisher.host.running for publisher in world.publishers
-    ) and not any(_is_behind(world, *pair) for pair in pairs(world))
+    ) and not any(_is_behind(world, *pair) for pair in pairs(world)) and not any(lagging(world))
 
 
 def awaits_gaps(world: World) -> bool:
@@ -71,7 +72,9 @@ def verdict(world: World) -> list[str]:
     """Return the violations of the run."""
     if world.scenario.hostile:
         return []
-    return [*_incomplete(world), *_apart(world), *_wire(world), *_budget(world)]
+    return [
+        *_incomplete(world), *relay_faults(world), *_apart(world), *_wire(world), *_budget(world)
+    ]
 
 
 # ---- delivery ------------------------------------------------------------------------------------
@@ -193,14 +196,15 @@ def _wire(world: World) -> Iterator[str]:
             # A second source of a session is one entry in the error log, once a followed source.
             moody = any(MoodyWindow.__name__ in s.channel for s in world.scenario.subscribers)
             moved = any(other.script.adopt for other in world.hosts)
+            circle = any(relay.script.circle for relay in world.relays)
             yield from _counted(
-                host, more=network.forged > 0, moody_windows=moody, moved=moved
+                host, more=network.forged > 0, moody_windows=moody, moved=moved, circle=circle
             )
             yield from host.untold()
 
 
 def _counted(
-    host: Host, *, more: bool, moody_windows: bool, moved: bool
+    host: Host, *, more: bool, moody_windows: bool, moved: bool, circle: bool
 ) -> Iterator[str]:
     counters = host.counters(SystemCounter.ERRORS, SystemCounter.SHORT_SENDS)
     full = bool(host.script.full) or host.script.short_send_ppm > 0
@@ -214,6 +218,8 @@ def _counted(
     # Each image has an object of its own, which may have complained before the image ended.
     ended = sum(name == "image_state" for _, name, _ in host.events)
     before += 2 * ended * moody_windows
+    # A relay rejects the stream that leads back to it, until the stream has ended.
+    before += circle * sum(name == "publication_error" for _, name, _ in host.events)
     # Datagrams of a daemon that died may arrive behind those of the new daemon.
     before += moved * sum(name == "second_source" for _, name, _ in host.events)
     errors = counters[SystemCounter.ERRORS]

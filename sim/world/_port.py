@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from penstock.client._port import Lease, Listener, Notice, PortState, Request
+from penstock.client._port import Lease, Listener, Notice, PortState, Request, Returning
 from penstock.config.protocol import control
 from penstock.core.errors import ChannelRefused, ClosedError, DaemonGone, StorageError
 
@@ -22,11 +22,13 @@ _T = TypeVar("_T")
 
 
 class SimPort:
-    """Implements :class:`penstock.client._port.DriverPort`, which describes the methods."""
+    """Implements :class:`penstock.client._port.RelayPort`, which describes the methods."""
 
-    def __init__(self, host: Host, lease: Lease) -> None:
+    def __init__(self, host: Host, lease: Lease, token: bytes) -> None:
         self._host = host
         self._lease = lease
+        self.token = token
+        self.resumed: frozenset[int] | None = None
         self._state = PortState.OPEN
         self._listener: weakref.ref[Listener] | None = None
         self._correlation = 0
@@ -134,6 +136,15 @@ class SimPort:
         listener = self._listener() if self._listener is not None else None
         if listener is not None:
             listener.on_back(lease, lost, True)
+
+    def take_over(self, returning: Returning) -> None:
+        """Take over the registrations of an ended application."""
+        for registration_id in returning.registrations:
+            self.notices(registration_id)
+        resume = control.Resume(registration_ids=sorted(returning.registrations))
+        kept = self._call(resume, control.Resumed).registration_ids
+        self._known.update(kept)
+        self.resumed = frozenset(kept)
 
     def take_hangup(self) -> None:
         """The daemon died."""

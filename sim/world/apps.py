@@ -120,6 +120,8 @@ class Publisher:
         if ledger not in self.ledgers:
             self.ledgers.append(ledger)
         self._native.set_retention(ledger, *parse_retention(self.script.channel))
+        if self.script.reserved:
+            self._native.reserve(ledger)
         self._apps.append(
             self._native.add_publisher(
                 self._publication._open(),

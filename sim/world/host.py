@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from penstock.client._client import Client
-from penstock.client._port import Lease
+from penstock.client._port import Lease, Returning
 from penstock.config.protocol.control import ImageAvailable, LeaseRequest, Message
 from penstock.core import admin
 from penstock.core.driver import Driver
@@ -393,19 +393,32 @@ class Host:
         """Make the agents write to an eventfd when they wake the client of this port."""
         self._shared.watch_client(port.lease.client_slot, fd)
 
-    def attach(self, name: str) -> SimPort:
-        """Return a new client's port."""
+    def attach(
+        self, name: str, *, linger_ns: int = 0, returning: Returning | None = None
+    ) -> SimPort:
+        """Return a new client's port.
+
+        :param linger_ns: time for which the daemon keeps the client's objects after the client's
+            application has ended.
+        :param returning: a client of an ended application, which the new application takes over.
+        """
         self._connections += 1
         number = self._connections
+        request = LeaseRequest(name=name, linger_ns=linger_ns)
+        if returning is not None:
+            request = attrs.evolve(request, client_id=returning.client_id, token=returning.token)
         self._perform(
             self.conductor.on_lease(
-                number, LeaseRequest(name=name), pid=1000 + number, uid=0, now_ns=self.now_ns,
-                token=number.to_bytes(8, "little") if self.script.adopt else b"",
+                number, request, pid=1000 + number, uid=0, now_ns=self.now_ns,
+                token=number.to_bytes(8, "little") if self.script.adopt or linger_ns else b"",
             )
         )
         self.settle()
-        port = SimPort(self, self._granted.pop(number))
-        self._ports[port.lease.client_id] = port
+        lease = self._granted.pop(number)
+        port = SimPort(self, lease, self._tokens[lease.client_id])
+        self._ports[lease.client_id] = port
+        if returning is not None and returning.token == port.token:
+            port.take_over(returning)
         return port
 
     def command(self, client_id: int, correlation_id: int, message: Message) -> None:

@@ -36,6 +36,7 @@ from penstock.sim.trace import Sample
 from penstock.sim.world.apps import Publisher, Subscriber
 from penstock.sim.world.host import Host, LivelockError
 from penstock.sim.world.misfits import Misfit
+from penstock.sim.world.relays import RelayApp
 
 SLICE_NS: Final = 10 * MS_NS
 _MAX_CONTROL: Final = 100_000
@@ -114,6 +115,13 @@ class World:
             Subscriber(script, self.hosts[script.host], self.native, number)
             for number, script in enumerate(scenario.subscribers)
         ]
+        self.relays = [
+            RelayApp(
+                script, self.hosts[script.host], self.native, number,
+                random.Random(f"relay {seed} {number}"),
+            )
+            for number, script in enumerate(scenario.relays)
+        ]
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._plans = 0
         self._plan_network()
@@ -142,8 +150,8 @@ class World:
         shutil.rmtree(self._parent, ignore_errors=True)
 
     @property
-    def apps(self) -> list[Publisher | Subscriber]:
-        return [*self.publishers, *self.subscribers]
+    def apps(self) -> list[Publisher | Subscriber | RelayApp]:
+        return [*self.publishers, *self.relays, *self.subscribers]
 
     # ---- the script ------------------------------------------------------------------------------
 
@@ -203,6 +211,13 @@ class World:
                 self.at(until_ns, lambda p=publisher: p.pause(False))  # type: ignore[misc]
             if publisher.script.crash_ns is not None:
                 self.at(publisher.script.crash_ns, publisher.crash)
+        for relay in self.relays:
+            self.at(relay.script.start_ns, relay.open)
+            for from_ns, until_ns in relay.script.pauses:
+                self.at(from_ns, partial(relay.pause, True))
+                self.at(until_ns, partial(relay.pause, False))
+            for kill_ns in relay.script.kills:
+                self.at(kill_ns, relay.kill)
 
     def _opening(self, subscriber: Subscriber) -> Callable[[], None]:
         def act() -> None:
@@ -269,6 +284,9 @@ class World:
         for publisher in self.publishers:
             if publisher.host is host and publisher.script.open_ns <= self.now_ns:
                 self._starting(publisher)()
+        for relay in self.relays:
+            if relay.host is host and relay.script.start_ns <= self.now_ns:
+                relay.open()
 
     # ---- time ------------------------------------------------------------------------------------
 
@@ -278,6 +296,8 @@ class World:
         controls = 0
         while True:
             next_ns = min(time_ns, self._agenda[0][0] if self._agenda else NEVER_NS)
+            if self.relays:
+                next_ns = self._await_relays(next_ns)
             stop, now_ns = self.native.run(self.now_ns, next_ns)
             if now_ns > self.now_ns:
                 controls = 0
@@ -290,11 +310,21 @@ class World:
                     raise LivelockError(f"conductors never finish their work at {now_ns} ns")
                 self._control()
                 continue
+            for relay in self.relays:
+                relay.restart_if_due()
+                relay.act()
             while self._agenda and self._agenda[0][0] <= now_ns:
                 heapq.heappop(self._agenda)[2]()
                 self._hear()
             if now_ns >= time_ns:
                 return
+
+    def _await_relays(self, until_ns: int) -> int:
+        """Let the next run end when a relay is woken; return the time at which it must end."""
+        self.native.wait_for_nobody()
+        for relay in self.relays:
+            relay.wait()
+        return min(until_ns, *(max(relay.due_ns, self.now_ns) for relay in self.relays))
 
     def _set_now(self, now_ns: int) -> None:
         self.now_ns = now_ns
@@ -408,7 +438,7 @@ class World:
                 trace.update(line.encode())
         for subscriber in self.subscribers:
             trace.update(subscriber.digest())
-        ledgers = range(sum(len(p.ledgers) for p in self.publishers))
+        ledgers = range(sum(len(each.ledgers) for each in (*self.publishers, *self.relays)))
         readers = [
             reader
             for subscriber in self.subscribers
