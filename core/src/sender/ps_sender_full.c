@@ -88,6 +88,20 @@ void ps_sender_socket_is_full(ps_sender_t *sender, ps_send_endpoint_t *endpoint,
     }
 }
 
+/* Notes that a window has opened. Only a turn would notice it, and a stream that waits for its
+ * socket takes no turn: the account would blame the receiver until the socket has room. */
+static void note_window(ps_publication_t *pub)
+{
+    const ps_frame_t *frame = ps_frame_at(&pub->log, pub->sender_position);
+    const int32_t length = ps_frame_length_acquire(frame);
+    const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32_64(length);
+
+    if (pub->window_shut && length > 0 && pub->sender_position + wire <= pub->sender_limit) {
+        pub->window_shut = false;
+        ps_publication_account(pub, ps_publication_sender(pub)->now_ns);
+    }
+}
+
 bool ps_sender_is_held(ps_publication_t *pub, ps_band_entry_t *entry)
 {
     if (pub->endpoint == NULL || !pub->endpoint->full) {
@@ -96,6 +110,9 @@ bool ps_sender_is_held(ps_publication_t *pub, ps_band_entry_t *entry)
     if (!entry->held) {
         entry->list = entry == &pub->resend ? PS_BAND_REPAIR : pub->band;
         append(pub->endpoint, entry);
+    }
+    if (entry == &pub->turn) {
+        note_window(pub);
     }
     return true;
 }

@@ -209,6 +209,34 @@ static void test_an_error_holds_no_other_stream(void)
     close_many(many);
 }
 
+/* A stream whose window was shut when the socket became full has no turn in which it could notice
+ * that its receiver has room again. */
+static void test_a_window_that_opens_is_no_cause_beside_a_full_socket(void)
+{
+    static const int32_t priorities[] = { 300, 300 };
+    many_t *many = open_many();
+    ps_publication_t *shut = add_stream(many, priorities[0]);
+    ps_publication_t *other = add_stream(many, priorities[1]);
+    connect_all(many, 20 * FRAME);
+    publish(many, shut, TERM * 3 / 4);
+    for (int32_t i = 0; i < 100; i++) {
+        cycle(many);
+    }
+    CHECK_EQ(shut->sender_position, 20 * FRAME);
+    CHECK_EQ(atomic_load(&shut->slot->cause), PS_CAUSE_RECEIVER_WINDOW);
+    memnet_room(many->rig->net, 0);
+    publish(many, other, 10 * FRAME);
+    cycle(many);
+    open_window(many, shut, 20 * FRAME, 20 * FRAME);
+    for (int32_t i = 0; i < 400; i++) { /* 2 ms: the sender looks at each stream once a tick */
+        cycle(many);
+    }
+    CHECK_EQ(shut->sender_limit, 40 * FRAME);
+    CHECK_EQ(shut->sender_position, 20 * FRAME);
+    CHECK_EQ(atomic_load(&shut->slot->cause), PS_CAUSE_SOCKET);
+    close_many(many);
+}
+
 /* A removed stream waits for no room, and its endpoint is not full any more. */
 static void test_a_removed_stream_waits_for_no_room(void)
 {
@@ -245,6 +273,7 @@ int main(void)
     test_a_full_socket_gets_one_send_call_for_each_try();
     test_retransmits_get_half_of_the_room();
     test_an_error_holds_no_other_stream();
+    test_a_window_that_opens_is_no_cause_beside_a_full_socket();
     test_a_removed_stream_waits_for_no_room();
     return 0;
 }
