@@ -23,6 +23,7 @@ from penstock.sim.generate import (
     load,
     oldest,
     pools,
+    relays,
     retention,
     rules,
 )
@@ -326,7 +327,7 @@ def generate(seed: int, *, plain: bool = False) -> Scenario:
     scenario = features.add_python_spies(scenario, seed)
     scenario = retention.add(isolated.add(scenario, seed), seed)
     scenario = oldest.add(load.add(pools.add(scenario, seed), seed), seed)
-    return fan.add(scenario, seed)
+    return relays.add(fan.add(scenario, seed), seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------
@@ -336,7 +337,7 @@ def simpler(scenario: Scenario) -> list[Scenario]:
     """Return variants of a scenario, each of which is simpler in one respect. The variants with the
     largest simplification come first."""
     found = []
-    for name in ("publishers", "subscribers", "links", "drops", "machines"):
+    for name in ("publishers", "subscribers", "relays", "links", "drops", "machines"):
         items = getattr(scenario, name)
         for index in range(len(items)):
             if len(items) > 1 or name not in ("publishers", "subscribers"):
@@ -366,6 +367,12 @@ def simpler(scenario: Scenario) -> list[Scenario]:
             listed = list(scenario.subscribers)
             listed[index] = calm
             found.append(attrs.evolve(scenario, subscribers=tuple(listed)))
+    for index, relay in enumerate(scenario.relays):
+        lasting = attrs.evolve(relay, pauses=(), interval_ns=0, kills=(), kill_points=())
+        if lasting != relay:
+            relays_left = list(scenario.relays)
+            relays_left[index] = lasting
+            found.append(attrs.evolve(scenario, relays=tuple(relays_left)))
     for index, machine in enumerate(scenario.machines):
         plainer = (
             attrs.evolve(machine, cycle_ns=CYCLE_NS),
@@ -385,6 +392,8 @@ def simpler(scenario: Scenario) -> list[Scenario]:
 
 
 def _is_whole(scenario: Scenario) -> bool:
-    """Return whether every publisher has a subscriber, and every subscriber a publisher."""
+    """Return whether every stream has a publisher or relay, and a subscriber or relay."""
     published = {publisher.stream_id for publisher in scenario.publishers}
-    return published == {subscriber.stream_id for subscriber in scenario.subscribers}
+    published |= {relay.target_stream for relay in scenario.relays}
+    read = {subscriber.stream_id for subscriber in scenario.subscribers}
+    return published == read | {relay.source_stream for relay in scenario.relays}

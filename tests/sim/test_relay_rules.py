@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relays in virtual time. A relay, a core or a conductor that breaks one rule of relays is found by
+a generated scenario, among the first 2000 seeds. Only seeds that meet the rule are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+from support.old_core import OldCore, Patch
+from support.seeds import classes_of
+
+from penstock.client._offer import Offer
+from penstock.client._relay import Relay, _Leg
+from penstock.client._relay_state import Cell
+from penstock.core.client import pub_pressure
+from penstock.core.relay import pub_take_over
+from penstock.daemon.conductor import conductor
+from penstock.daemon.conductor.sagas import clients
+from penstock.sim import files, library
+from penstock.sim.generate.fuzz import generate
+from penstock.sim.oracles.relays import relay_faults
+from penstock.sim.runner import attempt
+from penstock.sim.scenario import SECOND_NS, RelayScript, Scenario
+from penstock.sim.world import World
+
+SEEDS = 2000
+#: Seeds of one kind that are run at most.
+TRIED = 12
+FAULTS_OVER_S = 15
+KINDS = ("relay", "relay: killed", "relay: two", "relay: circle", "relay: ipc", "relay: unicast")
+
+
+def seeds_with(*kinds: str) -> Iterator[int]:
+    found = (n for n in range(1, SEEDS + 1) if set(kinds) <= set(classes_of(n)))
+    for _, seed in zip(range(TRIED), found, strict=False):
+        yield seed
+
+
+def relayed(**changes: Any) -> Scenario:
+    """The scenario of the library, with changes of its relay."""
+    scenario = files.load(library.path_of("relay"))
+    return attrs.evolve(scenario, relays=(attrs.evolve(scenario.relays[0], **changes),))
+
+
+def test_a_twentieth_of_the_seeds_has_each_kind() -> None:
+    found = [name for seed in range(1, 501) for name in classes_of(seed)]
+    for name in KINDS:
+        assert found.count(name) >= 25, name
+
+
+def test_a_twentieth_of_the_seeds_passes_a_reason_up() -> None:
+    """Of the seeds with a relay more than a quarter have a slow reader behind it."""
+    drawn = [seed for seed in range(1, 301) if "relay" in classes_of(seed)]
+    some = drawn[:16]
+    named = sum(
+        "relay: passes the reason up" in attempt(generate(seed), seed).rules for seed in some
+    )
+    assert named / len(some) * len(drawn) >= 300 / 20
+
+
+def test_the_target_has_each_message_once_however_often_the_relay_dies() -> None:
+    points = tuple(range(50, 4000, 101))
+    with World(relayed(kills=(), kill_points=points, restart_ns=SECOND_NS // 50), 1) as world:
+        assert world.run().violations == ()
+        assert world.relays[0].deaths == len(points)
+        assert len(world.relays[0].ledgers) == 1
+
+
+def test_a_relay_that_returns_too_late_publishes_a_new_session_without_a_duplicate() -> None:
+    """Its client lingers for 0.2 s, and the next process comes after a second."""
+    late = relayed(
+        kills=(), kill_points=(601,), restart_ns=SECOND_NS, linger_ns=SECOND_NS // 5
+    )
+    reader = attrs.evolve(late.subscribers[0], may_join_late=True, may_miss=True, pauses=())
+    with World(attrs.evolve(late, subscribers=(reader,)), 1) as world:
+        assert world.run().violations == ()
+        first, second = world.relays[0].ledgers
+        assert world.native.ledger_messages(first) == 301
+        assert world.native.relay_next(second) == world.publishers[0].sent
+        assert world.native.ledger_messages(second) < world.publishers[0].sent - 301
+
+
+def test_the_first_publisher_names_the_reader_behind_two_relays() -> None:
+    """The reader stops from 0.8 s to 1.5 s."""
+    one = relayed(kills=(), kill_points=())
+    two = RelayScript(
+        host=2, source=one.subscribers[0].channel, source_stream=1002,
+        target="aeron:ipc?term-length=64k", target_stream=1003,
+    )
+    reader = attrs.evolve(one.subscribers[0], channel="aeron:ipc", stream_id=1003)
+    scenario = attrs.evolve(one, relays=(*one.relays, two), subscribers=(reader,))
+    with World(scenario, 1) as world:
+        world.run_until(SECOND_NS * 145 // 100)
+        publication = world.publishers[0]._publication
+        assert publication is not None
+        view = pub_pressure(publication._open())
+        assert view is not None
+        assert view.reason_name == "subscriber"
+        assert view.backlog_bytes > 2 * 31 * 1024      # what the two relays have not read
+        assert world.run().violations == ()
+
+
+# ---- broken relays -------------------------------------------------------------------------------
+
+
+def releases_first(leg: Any, message: memoryview, reserved_value: int) -> None:
+    """Release a message that the target has refused."""
+    position = leg.publication.offer(message, reserved_value=reserved_value)
+    if position > 0:
+        leg.target, leg.ordinal = position, leg.ordinal + 1
+
+
+def drops_reserved_value(leg: Any, message: memoryview, _reserved_value: int) -> None:
+    for _ in range(4):
+        position = leg.publication.offer(message)
+        if position != Offer.ADMIN_ACTION:
+            break
+    if position <= 0:
+        raise leg._refusal(position)
+    leg.target, leg.ordinal = position, leg.ordinal + 1
+
+
+def counts_nothing(leg: Any) -> None:
+    """Go on at the recorded message, whatever the target has already."""
+    point = leg.cell.read()
+    pub_take_over(leg.publication._open(), point.target, point.ordinal)
+    leg.target, leg.ordinal = leg.publication.position, point.ordinal
+    leg.skip, leg.skip_to = point.skip, point.source
+
+
+def forgets_base(leg: Any) -> None:
+    """Forget the number of messages before the recorded position."""
+    point = leg.cell.read()
+    found = pub_take_over(leg.publication._open(), point.target, point.ordinal)
+    leg.target, leg.ordinal = leg.publication.position, found
+    leg.skip, leg.skip_to = found, 0
+
+
+def records_first(leg: Any, message: memoryview, header: Any) -> None:
+    """Record a message before the target has accepted it."""
+    if header.position <= leg.skip_to:
+        return
+    leg.cell.write(header.position, leg.target, leg.ordinal, leg.skip)
+    if leg.skip:
+        leg.skip -= 1
+    else:
+        leg._offer(message, header.reserved_value)
+
+
+def records_nothing(_cell: Any, *_point: int) -> None:
+    """Do not record the progress."""
+
+
+def sees_no_loop(_relay: Any, _path: tuple[int, ...]) -> str:
+    return ""
+
+
+def returns_as_a_stranger(_relay: Any) -> None:
+    """Connect as a new client, not as that of the last process."""
+
+
+#: The rule that is broken, the seeds that meet it, and the method with what it becomes.
+RELAYS = (
+    ("releases before the target has accepted", ("relay",), _Leg, "_offer", releases_first),
+    ("drops the reserved value", ("relay",), _Leg, "_offer", drops_reserved_value),
+    ("does not count what the target has", ("relay: killed",), _Leg, "go_on", counts_nothing),
+    ("forgets the base after a restart", ("relay: killed",), _Leg, "go_on", forgets_base),
+    ("records a message before the target has it", ("relay: killed",), _Leg, "_take",
+     records_first),
+    ("records nothing", ("relay: killed",), Cell, "write", records_nothing),
+    ("ignores its own id in RELAY_PATH", ("relay: circle",), Relay, "_loop", sees_no_loop),
+    ("takes over nothing", ("relay: killed",), Relay, "_returning", returns_as_a_stranger),
+)
+
+
+def complaint(seed: int) -> str:
+    """Return what an oracle says of the first seconds of a seed, in which all faults are over."""
+    with World(generate(seed), seed) as world:
+        for second in range(1, FAULTS_OVER_S + 1):
+            try:
+                world.run_until(second * SECOND_NS)
+            except Exception as error:      # as in penstock.sim.runner: a violation
+                return f"{type(error).__name__}: {error}"
+            found = [*world.native.violations(), *(each.fault for each in world.relays)]
+            if any(found):
+                return next(filter(None, found))
+        return "; ".join(relay_faults(world))
+
+
+def finds(kinds: tuple[str, ...], owner: Any, name: str, wrong: Callable[..., object]) -> bool:
+    """Return whether a seed finds the fault, and finds none without it."""
+    for seed in seeds_with(*kinds):
+        with pytest.MonkeyPatch.context() as broken:
+            broken.setattr(owner, name, wrong)
+            found = complaint(seed)
+        if found and not complaint(seed):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("kinds", "owner", "name", "wrong"), [row[1:] for row in RELAYS], ids=[r[0] for r in RELAYS]
+)
+def test_a_generated_scenario_finds_a_relay_that(
+    kinds: tuple[str, ...], owner: Any, name: str, wrong: Callable[..., object]
+) -> None:
+    assert finds(kinds, owner, name, wrong)
+
+
+# ---- broken daemons ------------------------------------------------------------------------------
+
+
+def ends_at_once(state: Any, client: Any) -> None:
+    """Remove the objects of a client that should linger."""
+    client.alive = False
+    state.runner.start(clients.lose_client(state, client), lambda value, error: None)
+
+
+def test_a_generated_scenario_finds_a_conductor_that_lets_no_client_linger() -> None:
+    assert finds(("relay: killed",), conductor, "await_return", ends_at_once)
+
+
+@pytest.fixture(scope="module")
+def wrong_core(tmp_path_factory: pytest.TempPathFactory) -> OldCore:
+    return OldCore(tmp_path_factory.mktemp("wrong-relays"))
+
+
+CORE = (
+    ("names the relay in place of the application behind it", ("relay",), Patch(
+        file="ps_relay.c", now="if (target < 1 ||", old="if (target >= 0 ||",
+    )),
+    ("forgets what is not read behind the relay", ("relay",), Patch(
+        file="ps_image_status.c", now="trailer->reason_backlog_bytes += beyond.backlog_bytes;",
+        old="",
+    )),
+    ("states no path of relays", ("relay: circle",), Patch(
+        file="ps_publication_send.c", now=".relay_path = pub->params.relay_path,", old="",
+    )),
+    ("counts no message that the target has", ("relay: killed",), Patch(
+        file="ps_client_publication_take_over.c", now="return messages;", old="return 0;",
+    )),
+)
+
+
+@pytest.mark.parametrize(("kinds", "patch"), [row[1:] for row in CORE], ids=[r[0] for r in CORE])
+def test_a_generated_scenario_finds_a_core_that(
+    kinds: tuple[str, ...], patch: Patch, wrong_core: OldCore
+) -> None:
+    assert wrong_core.finds(seeds_with(*kinds), (patch,))
