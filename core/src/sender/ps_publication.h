@@ -119,10 +119,8 @@ typedef struct ps_publication_credits {
                             * stream. */
     bool awaits;           /* True in an adopted stream while `awaited_limit` applies. */
     bool granters_changed; /* A receiver began or ceased to grant credits. */
-    int32_t awaited; /* Number of receivers that granted credits to the dead daemon's stream and
-                            * that the new daemon has not heard. */
-    int64_t awaited_limit; /* Credit limit at the adoption; publishers must obey this limit while
-                            * `awaits` is true. */
+    int32_t awaited;       /* number of granting receivers that the new daemon has not heard */
+    int64_t awaited_limit; /* Credit limit at the adoption, which applies while `awaits` is true. */
     int64_t awaited_until_ns;
     uint64_t granters[PS_GRANTER_WORDS]; /* Filter of the dead daemon's granting receivers. */
     uint64_t arrived[PS_GRANTER_WORDS];  /* Filter of those that the new daemon has heard. */

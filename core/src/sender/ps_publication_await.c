@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ps_publication_await.c: an adopted stream awaits the receivers that granted credits while the dead
- * daemon lived (docs/decisions/0350). A new daemon does not know these receivers. It has their
+ * ps_publication_await.c: an adopted stream awaits the receivers that granted credits while the
+ * dead daemon lived (docs/decisions/0350). A new daemon does not know these receivers. It has their
  * number, a filter of their ids, and the limit to which they had agreed. The filter
  * lacks a new receiver, so a new receiver takes no place of an awaited one.
  *
@@ -101,9 +101,10 @@ bool ps_publication_credit_await(ps_publication_t *pub, int64_t now_ns)
            (credits->awaited > 0 || !is_granted(pub));
 }
 
-/* ---- for the next daemon ---------------------------------------------------------------------- */
+/* ---- for the next daemon --------------------------------------------------------------------- */
 
-/* If this daemon dies while it awaits receivers of the old daemon, the next daemon awaits them too. */
+/* If this daemon dies while it awaits receivers of the old daemon, the next daemon awaits them
+ * too. */
 void ps_publication_credit_show_granters(ps_publication_t *pub)
 {
     ps_publication_credits_t *credits = &pub->credits;
