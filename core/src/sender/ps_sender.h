@@ -159,6 +159,13 @@ void ps_sender_socket_is_full(ps_sender_t *sender, ps_send_endpoint_t *endpoint,
 bool ps_sender_is_held(ps_publication_t *publication, ps_band_entry_t *entry);
 /* Ends the wait of an entry, if any, before its publication is removed. */
 void ps_sender_leave_held(ps_send_endpoint_t *endpoint, ps_band_entry_t *entry);
+/* Notes that an entry, which is in no list any more, waits for the socket no longer. */
+void ps_sender_release_held(ps_send_endpoint_t *endpoint, ps_band_entry_t *entry);
+/* Returns the publication to which the entry belongs. */
+ps_publication_t *ps_sender_publication_of(ps_band_entry_t *entry);
+
+/* ---- ps_sender_resume.c ---------------------------------------------------------------------- */
+
 /* If it is time, adds the streams that wait for the endpoint's socket to the ready set. Visits all
  * of them. */
 void ps_sender_resume_held(ps_sender_t *sender, ps_send_endpoint_t *endpoint);

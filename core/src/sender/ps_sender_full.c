@@ -12,7 +12,7 @@
 
 #define RETRY_NS INT64_C(100000)
 
-static ps_publication_t *publication_of(ps_band_entry_t *entry)
+ps_publication_t *ps_sender_publication_of(ps_band_entry_t *entry)
 {
     const size_t offset = entry->list == PS_BAND_REPAIR ? offsetof(ps_publication_t, resend)
                                                         : offsetof(ps_publication_t, turn);
@@ -33,13 +33,12 @@ static void append(ps_send_endpoint_t *endpoint, ps_band_entry_t *entry)
     }
     endpoint->held_tail = entry;
     if (!repair) {
-        publication_of(entry)->short_send = true;
+        ps_sender_publication_of(entry)->short_send = true;
         endpoint->sender->bands.held++;
     }
 }
 
-/* Notes that an entry waits for the socket no longer. */
-static void release(ps_send_endpoint_t *endpoint, ps_band_entry_t *entry)
+void ps_sender_release_held(ps_send_endpoint_t *endpoint, ps_band_entry_t *entry)
 {
     entry->held = false;
     endpoint->sender->bands.held -= entry->list != PS_BAND_REPAIR;
@@ -49,7 +48,7 @@ static void release(ps_send_endpoint_t *endpoint, ps_band_entry_t *entry)
 /* Moves an entry of the bands to the list of its endpoint, if it is this endpoint. */
 static void move(ps_sender_t *sender, ps_send_endpoint_t *endpoint, ps_band_entry_t *entry)
 {
-    if (publication_of(entry)->endpoint == endpoint) {
+    if (ps_sender_publication_of(entry)->endpoint == endpoint) {
         ps_bands_remove(&sender->bands, entry);
         append(endpoint, entry);
     }
@@ -73,7 +72,7 @@ static void move_all(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
 void ps_sender_socket_is_full(ps_sender_t *sender, ps_send_endpoint_t *endpoint,
                               ps_band_entry_t *entry, bool sent)
 {
-    PS_ASSERT(!entry->queued && publication_of(entry)->endpoint == endpoint);
+    PS_ASSERT(!entry->queued && ps_sender_publication_of(entry)->endpoint == endpoint);
     sender->full_count += !endpoint->full;
     endpoint->full = true;
     endpoint->full_until_ns = sender->now_ns + RETRY_NS;
@@ -88,20 +87,6 @@ void ps_sender_socket_is_full(ps_sender_t *sender, ps_send_endpoint_t *endpoint,
     }
 }
 
-/* Notes that a window has opened. Only a turn would notice it, and a stream that waits for its
- * socket takes no turn: the account would blame the receiver until the socket has room. */
-static void note_window(ps_publication_t *pub)
-{
-    const ps_frame_t *frame = ps_frame_at(&pub->log, pub->sender_position);
-    const int32_t length = ps_frame_length_acquire(frame);
-    const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32_64(length);
-
-    if (pub->window_shut && length > 0 && pub->sender_position + wire <= pub->sender_limit) {
-        pub->window_shut = false;
-        ps_publication_account(pub, ps_publication_sender(pub)->now_ns);
-    }
-}
-
 bool ps_sender_is_held(ps_publication_t *pub, ps_band_entry_t *entry)
 {
     if (pub->endpoint == NULL || !pub->endpoint->full) {
@@ -110,9 +95,6 @@ bool ps_sender_is_held(ps_publication_t *pub, ps_band_entry_t *entry)
     if (!entry->held) {
         entry->list = entry == &pub->resend ? PS_BAND_REPAIR : pub->band;
         append(pub->endpoint, entry);
-    }
-    if (entry == &pub->turn) {
-        note_window(pub);
     }
     return true;
 }
@@ -132,41 +114,5 @@ void ps_sender_leave_held(ps_send_endpoint_t *endpoint, ps_band_entry_t *entry)
     } else {
         endpoint->held_tail = entry->prev;
     }
-    release(endpoint, entry);
-}
-
-static void resume(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
-{
-    ps_band_entry_t *entry = endpoint->held_head;
-    endpoint->full = false;
-    endpoint->held_head = NULL;
-    endpoint->held_tail = NULL;
-    sender->full_count--;
-    while (entry != NULL) {
-        ps_band_entry_t *next = entry->next;
-        ps_publication_t *pub = publication_of(entry);
-        release(endpoint, entry);
-        if (entry->list == PS_BAND_REPAIR) {
-            ps_sender_ready_repair(sender, pub);
-        } else {
-            /* Only the first of them may have a turn, and its publishers wait for their limits. */
-            (void)ps_publication_update(pub, false, sender->now_ns);
-            ps_sender_ready(sender, pub);
-        }
-        entry = next;
-    }
-    PS_ASSERT(sender->full_count >= 0);
-}
-
-void ps_sender_resume_held(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
-{
-    if (!endpoint->full) {
-        return;
-    }
-    if (endpoint->full_until_ns <= sender->now_ns) {
-        resume(sender, endpoint);
-        return;
-    }
-    ps_sender_due(sender, endpoint->full_until_ns);
-    sender->urgent = true;
+    ps_sender_release_held(endpoint, entry);
 }

@@ -2,9 +2,9 @@
  * ps_sim_probe_relay.c: the client that a status message names as the reason for a full window.
  *
  *   reader          the slowest client, its name, this host, and the bytes that it has not read
- *   relay           what blocks the relay's publication, if an application does: the client that the
- *                   publication's receiver names, with its name and host, or a reader on this host.
- *                   The bytes that this application has not read count, too
+ *   relay           what blocks the relay's publication, if an application does: the client that
+ *                   the publication's receiver names, with its name and host, or a reader on this
+ *                   host. The bytes that this application has not read count, too
  *   otherwise       a relay is named like any other reader */
 #include "ps_account.h"
 #include "ps_sim_probe.h"

@@ -199,7 +199,7 @@ static void test_a_message_longer_than_the_depth_is_not_skipped(void)
     close_reader(&reader);
 }
 
-/* The same for a reader whose data was written over (seed 9623): not the oldest message of the log. */
+/* The same for a reader whose data was written over (seed 9623). */
 static void test_outrun_before_a_message_longer_than_the_depth_it_gets_this_message(void)
 {
     reader_t reader;
