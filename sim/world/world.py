@@ -438,7 +438,8 @@ class World:
                 trace.update(line.encode())
         for subscriber in self.subscribers:
             trace.update(subscriber.digest())
-        ledgers = range(sum(len(each.ledgers) for each in (*self.publishers, *self.relays)))
+        published = sum(len(publisher.ledgers) for publisher in self.publishers)
+        ledgers = range(published + sum(len(relay.ledgers) for relay in self.relays))
         readers = [
             reader
             for subscriber in self.subscribers
