@@ -15,6 +15,7 @@
  * A limit that decreases, or a freeze, begins a new epoch: the sender stores the lower limit, then
  * changes the word, and reads in that operation what was taken. */
 #include "ps_barrier.h"
+#include "ps_inline.h"
 #include "ps_publication_credit.h"
 #include "ps_sender.h"
 #include "ps_spend.h"
@@ -329,23 +330,31 @@ static void settle(ps_publication_t *pub, bool more, int64_t now_ns)
     }
 }
 
+/* Combines what the receivers state. While receivers of a dead daemon are awaited, the limit may
+ * change with the time, so it stays stale. */
+static PS_NOINLINE void hear_receivers(ps_publication_t *pub, int64_t now_ns)
+{
+    ps_publication_credits_t *credits = &pub->credits;
+    if (credits->awaits && !ps_publication_credit_await(pub, now_ns)) {
+        credits->awaits = false;
+        credits->granters_changed = true;
+    }
+    if (credits->granters_changed) {
+        ps_publication_credit_show_granters(pub);
+    }
+    ps_publication_credit_combine_receivers(pub, now_ns);
+    credits->stale = credits->awaits;
+}
+
 bool ps_publication_credit_step(ps_publication_t *pub, int64_t now_ns)
 {
     ps_publication_credits_t *credits = &pub->credits;
     if (!ps_publication_has_credits(pub)) {
         return false;
     }
-    const bool more = ps_publication_credit_count_log(pub);
-    if (credits->awaits && !ps_publication_credit_await(pub, now_ns)) {
-        credits->awaits = false;
-        credits->granters_changed = true;
-        credits->stale = true;
-    }
-    if (credits->granters_changed) {
-        ps_publication_credit_show_granters(pub);
-    }
+    const bool more = pub->endpoint == NULL && ps_publication_credit_count_log(pub);
     if (credits->stale) {
-        ps_publication_credit_combine_receivers(pub, now_ns);
+        hear_receivers(pub, now_ns);
     }
     bool frozen = false;
     const int64_t limit = ps_publication_credit_combine(pub, &frozen);

@@ -36,9 +36,6 @@ void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_
 {
     const ps_trailer_t *trailer = &sm->trailer;
     const bool known = receiver->credit_limit != PS_CREDIT_OPEN;
-    if (pub->credits.awaits) {
-        ps_publication_credit_arrived(pub, receiver->id);
-    }
     if (!counts(pub, sm)) {
         if (known) {
             pub->credits.granters_changed = true;
@@ -54,11 +51,12 @@ void ps_publication_credit_heard(ps_publication_t *pub, ps_publication_receiver_
         refuse(pub);
         return;
     }
-    if (known && (newer < 0 || (newer == 0 && trailer->credit_limit < receiver->credit_limit))) {
+    if (!known) {
+        pub->credits.granters_changed = true;
+    } else if (newer < 0 || (newer == 0 && trailer->credit_limit < receiver->credit_limit)) {
         refuse(pub); /* an earlier statement */
         return;
     }
-    pub->credits.granters_changed = pub->credits.granters_changed || !known;
     receiver->credit_limit = trailer->credit_limit;
     receiver->credit_epoch = trailer->credit_epoch;
     receiver->credit_frozen = (trailer->credit_flags & PS_CREDIT_FLAG_FROZEN) != 0;

@@ -96,6 +96,9 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
 {
     ps_publication_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
     if (receiver == NULL) {
+        if (pub->credits.awaits) {
+            ps_publication_credit_arrived(pub, sm->receiver_id);
+        }
         if (pub->receiver_count == pub->receiver_capacity) {
             return;
         }

@@ -288,7 +288,9 @@ static void scan_endpoints(ps_sender_t *sender)
 {
     for (ps_send_endpoint_t *endpoint = sender->endpoints; endpoint != NULL;
          endpoint = endpoint->next) {
-        ps_sender_resume_held(sender, endpoint);
+        if (endpoint->full) {
+            ps_sender_resume_held(sender, endpoint);
+        }
         if (endpoint->due_ns <= sender->now_ns) {
             endpoint->due_ns = ps_send_endpoint_on_timer(endpoint, sender->now_ns);
         }

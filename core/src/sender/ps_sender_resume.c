@@ -45,9 +45,6 @@ static void resume(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
 
 void ps_sender_resume_held(ps_sender_t *sender, ps_send_endpoint_t *endpoint)
 {
-    if (!endpoint->full) {
-        return;
-    }
     if (endpoint->full_until_ns <= sender->now_ns) {
         resume(sender, endpoint);
         return;
