@@ -39,6 +39,7 @@ from penstock.config.uri import parse
 from penstock.core import client as core
 from penstock.core.errors import (
     ChannelRefused,
+    ClosedError,
     DaemonNotRunning,
     InvalidArgument,
     MessageTooLong,
@@ -88,6 +89,16 @@ class RelayStatistics:
     """Sessions of the source that were refused, because they had passed this relay, or eight."""
 
 
+def _poll(image: Image, handler: Callable[[memoryview, Header], None]) -> int:
+    """Poll an image. A notice that the poll applies first may end the image: nothing is left."""
+    try:
+        return image.poll(handler, _LIMIT)
+    except ClosedError:
+        if image.is_closed:
+            return 0
+        raise
+
+
 class _Leg:
     """One session of the source, and its publication."""
 
@@ -125,7 +136,7 @@ class _Leg:
             self.publication._want_room()
         self.waits = False
         try:
-            handled = self.image.poll(self._take, _LIMIT)
+            handled = _poll(self.image, self._take)
         except _Refused:
             self.waits = True
             return self.messages != before
@@ -404,7 +415,7 @@ class Relay:
         only when all readers have read them."""
         self._rejected = [image for image in self._rejected if not image.is_closed]
         for image in self._rejected:
-            image.poll(lambda _message, _header: None, _LIMIT)
+            _poll(image, lambda _message, _header: None)
 
     def _check_rejections(self, leg: _Leg) -> None:
         """End if the target leads back to a relay that the stream has passed."""
