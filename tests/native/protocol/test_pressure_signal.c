@@ -521,6 +521,21 @@ static void a_rest_at_the_end_of_a_term_states_no_residue(void)
     CHECK_EQ(ps_pressure_reader_residue(&outrun), 1);
 }
 
+/* The queue is empty at the first check: until the reader has consumed its first batch, what was
+ * learned in the image before counts. */
+static void a_first_check_of_an_empty_queue_is_no_batch(void)
+{
+    ps_pressure_reader_t reader = { .term = 262144, .cadence_ns = 20 * MS, .rate = MB };
+    reader.residue = 1;
+    ps_pressure_reader_check(&reader, 1000, 1000, S);
+    ps_pressure_reader_check(&reader, 1000, 50000, S + MS);
+    ps_pressure_reader_check(&reader, 20000, 50000, S + 30 * MS);
+    CHECK_EQ(ps_pressure_reader_residue(&reader), 1);
+    ps_pressure_reader_check(&reader, 20000, 80000, S + 31 * MS);
+    ps_pressure_reader_check(&reader, 40000, 80000, S + 60 * MS);
+    CHECK_EQ(ps_pressure_reader_residue(&reader), 30000);
+}
+
 int main(void)
 {
     RUN(levels_begin_at_50_75_87_and_100);
@@ -550,5 +565,6 @@ int main(void)
     RUN(a_batch_up_to_the_end_of_a_term_gives_a_lower_bound);
     RUN(a_rest_at_the_end_of_a_term_states_no_residue);
     RUN(data_that_arrives_before_the_check_is_no_residue);
+    RUN(a_first_check_of_an_empty_queue_is_no_batch);
     return 0;
 }
