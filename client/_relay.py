@@ -406,8 +406,9 @@ class Relay:
         )
         try:
             image.reject(reason)
-        except ChannelRefused as error:     # a spy: it would hold the stream for ever
-            raise RelayLoop(f"relay {self._name} cannot continue: {reason}") from error
+        except ChannelRefused as error:
+            if error.code != "unknown_registration":    # a spy: it would hold the stream for ever
+                raise RelayLoop(f"relay {self._name} cannot continue: {reason}") from error
         self._rejected.append(image)
 
     def _discard(self) -> None:

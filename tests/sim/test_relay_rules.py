@@ -103,6 +103,11 @@ def test_the_first_publisher_names_the_reader_behind_two_relays() -> None:
         assert world.run().violations == ()
 
 
+def test_a_relay_that_returns_refuses_a_session_that_has_ended() -> None:
+    """Seed 511: it is killed while the image of the session that it had refused lingers."""
+    assert attempt(generate(511), 511).violations == ()
+
+
 # ---- broken relays -------------------------------------------------------------------------------
 
 
