@@ -28,11 +28,9 @@ static __attribute__((noinline)) void refresh_priority(ps_publication_t *pub, in
 
 void ps_sender_ready(ps_sender_t *sender, ps_publication_t *pub)
 {
-    if (pub->turn.queued) { /* so it does not rest */
-        return;
-    }
     pub->resting = false;
-    if (pub->removed || (sender->full_count != 0 && ps_sender_is_held(pub, &pub->turn))) {
+    if (pub->turn.queued || pub->removed ||
+        (sender->full_count != 0 && ps_sender_is_held(pub, &pub->turn))) {
         return;
     }
     if (sender->now_ns >= pub->priority_until_ns) {
