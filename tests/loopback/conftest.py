@@ -86,16 +86,21 @@ _PORTS = itertools.count(21_000 + os.getpid() % 4000 * 8)
 
 @pytest.fixture
 def port() -> Callable[[], int]:
-    """Free UDP ports."""
+    """Ports that no socket has, neither of UDP nor of TCP."""
 
     def free() -> int:
         for candidate in _PORTS:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            found = 20_000 + candidate % 40_000
+            with (
+                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
+                socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connections,
+            ):
                 try:
-                    probe.bind(("127.0.0.1", 20_000 + candidate % 40_000))
+                    datagrams.bind(("127.0.0.1", found))
+                    connections.bind(("127.0.0.1", found))
                 except OSError:
                     continue
-                return 20_000 + candidate % 40_000
+                return found
         raise AssertionError("unreachable")
 
     return free
