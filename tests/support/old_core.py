@@ -43,13 +43,17 @@ import sys
 from penstock.sim.generate.fuzz import generate
 from penstock.sim.scenario import SECOND_NS
 from penstock.sim.world import World
+from penstock.sim.world.host import LivelockError
 
 def first(seed):
-    with World(generate(seed), seed) as world:
-        for second in range(1, 21):
-            world.run_until(second * SECOND_NS)
-            if violations := world.native.violations():
-                return violations[0]
+    try:
+        with World(generate(seed), seed) as world:
+            for second in range(1, 21):
+                world.run_until(second * SECOND_NS)
+                if violations := world.native.violations():
+                    return violations[0]
+    except LivelockError as error:      # also when the world closes
+        return error
 
 for seed in map(int, sys.stdin.read().split()):
     if found := first(seed):
