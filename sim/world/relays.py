@@ -283,8 +283,8 @@ class RelayApp:
         self.native.touch(self._host.index)
 
     def _turn(self, relay: _SimRelay) -> bool:
-        """As :meth:`Relay.run`: the relay waits if two turns in a row find nothing. What the relay
-        logs would be the output of each generated scenario."""
+        """As :meth:`Relay.run`: the relay waits if two turns in a row find nothing. Its log is off,
+        because each generated scenario would print it."""
         _LOG.disabled = True
         try:
             return self._step(relay)

@@ -27,8 +27,8 @@ WINDOW = TERM // 2
 STAGES = 3
 #: The source publishes so much a second until it is paused.
 RATE = 128 * 1024
-#: What is on its way between two stages while the windows fill.
-SLACK = WINDOW
+#: Of a message, and of what is on its way between two stages while the windows fill.
+SLACK = TERM // 8
 TIMEOUT_S = 60.0
 QUIET = 200                             # rounds without progress: the chain is full
 
