@@ -15,8 +15,7 @@ from demo.hosts import reported
 from penstock.core.errors import PenstockError
 
 REPORT_S = 0.2
-# A batch of Spark can take a minute on a busy machine, and its group holds the stream meanwhile.
-SILENCE_S = 120.0
+SILENCE_S = 30.0
 
 
 def main() -> None:
