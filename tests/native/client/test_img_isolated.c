@@ -180,16 +180,23 @@ static void test_under_independent_a_lagged_reader_reads_what_the_log_still_has(
     close_reader(&reader);
 }
 
+/* Publishes a message of 4000 bytes behind the others, and returns its end. */
+static int64_t offer_long(reader_t *reader)
+{
+    uint8_t source[4000];
+    memset(source, 200, sizeof source);
+    ps_counter_set(reader->stream.cnc, reader->stream.limit, PS_TERM_MIN);
+    const int64_t newest = ps_pub_offer(reader->pub, source, sizeof source, 0);
+    CHECK(newest > MESSAGES * FRAME);
+    return newest;
+}
+
 static void test_a_message_longer_than_the_depth_is_not_skipped(void)
 {
     reader_t reader;
     ps_message_t messages[MESSAGES];
     open_reader(&reader, PS_READER_DROP_OLDEST, FRAME);
-    uint8_t source[4000];
-    memset(source, 200, sizeof source);
-    ps_counter_set(reader.stream.cnc, reader.stream.limit, PS_TERM_MIN);
-    const int64_t newest = ps_pub_offer(reader.pub, source, sizeof source, 0);
-    CHECK(newest > MESSAGES * FRAME);
+    const int64_t newest = offer_long(&reader);
     show_newest(&reader, newest);
     CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
     expect_gap(reader.image, 0, MESSAGES * FRAME, MESSAGES);
@@ -205,11 +212,7 @@ static void test_outrun_before_a_message_longer_than_the_depth_it_gets_this_mess
     reader_t reader;
     ps_message_t messages[MESSAGES];
     open_reader(&reader, PS_READER_DROP_OLDEST, FRAME);
-    uint8_t source[4000];
-    memset(source, 200, sizeof source);
-    ps_counter_set(reader.stream.cnc, reader.stream.limit, PS_TERM_MIN);
-    const int64_t newest = ps_pub_offer(reader.pub, source, sizeof source, 0);
-    CHECK(newest > MESSAGES * FRAME);
+    const int64_t newest = offer_long(&reader);
     write_over(&reader, 6 * FRAME);
     show_newest(&reader, newest);
     CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
