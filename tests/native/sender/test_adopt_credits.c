@@ -214,8 +214,9 @@ static void receivers_that_left_before_are_not_awaited(void)
     say(rig, FIRST, LOW, 0);
     say(rig, SECOND, HIGH, 0);
     say(rig, SECOND + 1, HIGH, 0);
-    ps_publication_on_sm(rig->pub, &leaving, 0, &rig->peer, rig->now_ns);
     say(rig, SECOND + 1, 0, 0);
+    ps_publication_on_sm(rig->pub, &leaving, 0, &rig->peer, rig->now_ns);
+    rig_step(rig, MS);
     CHECK_EQ(limit_of(rig), HIGH);
     adopt_again(rig);
     CHECK_EQ(rig->pub->credits.awaited, 1);
