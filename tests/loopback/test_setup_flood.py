@@ -88,6 +88,8 @@ def test_a_flood_of_setups_shuts_out_no_stream(
     channel = f"aeron:udp?endpoint=127.0.0.1:{there}"
     with penstock.connect(host.directory, name="flooded") as client:
         subscription = client.add_subscription(channel, STREAM)
+        for number in range(100):       # what the commands keep is not the flood's
+            client.add_publication("aeron:ipc?term-length=64k", 1900 + number).close()
         before = psutil.Process(host.pid).memory_info().rss
         slots_before = allocated(host, "penstock.dat")
         with Flood(there, addresses) as flood:
