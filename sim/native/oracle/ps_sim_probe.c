@@ -422,6 +422,7 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
             ps_probe_recv_check(probe, model, now_ns);
             ps_probe_cubic_check(probe, model, now_ns);
             ps_probe_queue_check(probe, model, now_ns);
+            ps_probe_readers_check(probe, model, now_ns);
             ps_probe_image_shown(probe, model, now_ns);
             ps_probe_rule_image(probe, model, now_ns);
         }

@@ -18,6 +18,7 @@
  *   ps_sim_probe_ask.c    NAKs
  *   ps_sim_probe_rate.c   token buckets, cubic
  *   ps_sim_probe_nak.c    NAK-strength control: the sender's limit, the receiver's thresholds
+ *   ps_sim_probe_reader.c NAK-strength control: cadence, rate and residue of the readers
  *   ps_sim_probe_spy.c    spies that stand for receivers
  *   ps_sim_probe_relay.c  the client that a status message names, also behind a relay
  *   ps_sim_probe_path.c   learned reordering, ways to the sender, readers that may be left behind
@@ -327,6 +328,17 @@ void ps_probe_queue_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
 void ps_probe_queue_notified(ps_probe_t *probe, ps_probe_image_t *model,
                              const ps_pressure_t *pressure, int64_t now_ns);
 int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill);
+/* ps_sim_probe_reader.c: the first function removes the values that a host's receiver had learned,
+ * because the host now has another driver or none. The second checks the measured values of an
+ * image's readers after a duty cycle, the third the values that a PRESSURE frame states.
+ * `position` is the position of the slowest reader. */
+void ps_probe_readers_forget(ps_probe_t *probe, int32_t host);
+void ps_probe_readers_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+void ps_probe_readers_stated(ps_probe_t *probe, const ps_probe_image_t *model,
+                             const ps_pressure_t *pressure, int64_t position);
+/* Returns the position of the image's slowest reader that is not paused; INT64_MAX: there is
+ * none. */
+int64_t ps_probe_slowest(const ps_image_t *image, int64_t now_ns);
 /* Returns the fill level of the image's receive queue; returns -1 if the image has no reader, or if
  * all its readers are paused. */
 int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns);

@@ -42,6 +42,7 @@ void ps_probe_destroy(ps_probe_t *probe)
 void ps_probe_forget_host(ps_probe_t *probe, int32_t host)
 {
     probe->counts[host].known = false;
+    ps_probe_readers_forget(probe, host);
     probe->governors[host] = (ps_probe_governor_t){ .high_since_ns = -1 };
     probe->bands[host] = (ps_probe_bands_t){ 0 };
     for (int32_t i = 0; i < probe->pub_count;) {

@@ -343,8 +343,8 @@ int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill)
     return (share >= 0.5) + (share >= 0.75) + (share >= 0.87) + (share >= 1);
 }
 
-/* Returns the bytes that were sent to the slowest reader and not consumed by it. */
-int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns)
+/* Returns the position of the slowest reader that is not paused; INT64_MAX: there is none. */
+int64_t ps_probe_slowest(const ps_image_t *image, int64_t now_ns)
 {
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
@@ -359,6 +359,13 @@ int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns)
             slowest = reader->position;
         }
     }
+    return slowest;
+}
+
+/* Returns the bytes that were sent to the slowest reader and not consumed by it. */
+int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns)
+{
+    const int64_t slowest = ps_probe_slowest(image, now_ns);
     const int64_t sent = image->sent_seen > image->hwm ? image->sent_seen : image->hwm;
     return slowest == INT64_MAX ? -1 : sent - slowest;
 }
@@ -379,6 +386,24 @@ static void check_reader(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     }
 }
 
+/* In a group, the first signal of an episode is delayed by a random part of a longest delay.  The
+ * longest delay is half a window, or a quarter of the time in which the queue filled if that is
+ * less. */
+static void check_first(ps_probe_t *probe, const ps_probe_image_t *model, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const ps_pressure_signal_t *signal = &image->pressure;
+    const double filling_ns = (double)(now_ns - signal->low_ns) / 4;
+    const double part = (double)model->queue.random / 4294967296.0;
+    const double most_ns = least(PS_PRESSURE_WINDOW_MAX_NS / 2, filling_ns) * part;
+    const double least_ns = least(PS_PRESSURE_WINDOW_NS / 2, filling_ns) * part;
+    const double delay_ns = (double)(signal->first_ns - now_ns);
+    const bool group = image->params.group != 0;
+    if (delay_ns > (group ? most_ns + 2 : 0) || delay_ns < (group ? least_ns - 2 : 0)) {
+        complain_of(probe, model, "another delay of the first signal", delay_ns, most_ns);
+    }
+}
+
 void ps_probe_queue_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
@@ -389,7 +414,11 @@ void ps_probe_queue_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
         complain_of(probe, model, "the delay of the next signal is not drawn again",
                     (double)queue->random, (double)now_ns);
     }
+    if (queue->started && !queue->episode && image->pressure.episode) {
+        check_first(probe, model, now_ns);
+    }
     queue->started = true;
+    queue->episode = image->pressure.episode;
     queue->signals = signals;
     queue->random = image->pressure_random;
 }

@@ -357,6 +357,10 @@ void ps_probe_cubic_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
         return;
     }
     const double arrived = (double)(image->congestion.received - model->cubic_received);
+    if (cubic->friendly != (image->params.cubic_only == 0)) {
+        complain(probe, model, "the option reno is not obeyed", cubic->friendly,
+                 image->params.cubic_only);
+    }
     if (cubic->round_set && !old->round_set && (cubic->round_ns != now_ns || !cubic->limited)) {
         complain(probe, model, "the first round is over before it began", (double)cubic->round_ns,
                  (double)now_ns);

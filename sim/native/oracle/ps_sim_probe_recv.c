@@ -327,6 +327,9 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                          pressure->overrun != overrun)) {
         complain(probe, model, "PRESSURE states another fill", pressure->fill_ppm, fill);
     }
+    if (fill >= 0) {
+        ps_probe_readers_stated(probe, model, pressure, ps_probe_slowest(image, now_ns));
+    }
     if (pressure->rtt_ns != image->rtt.smoothed_ns ||
         pressure->receiver_id != image->endpoint->params.receiver_id) {
         complain(probe, model, "PRESSURE states another path", pressure->rtt_ns,

@@ -29,7 +29,9 @@ enum {
     PS_PROBE_COUNTERS = 64,
     PS_PROBE_BINS = 16,
     PS_PROBE_JOINERS = 64,
-    PS_PROBE_HOLDS = 64
+    PS_PROBE_HOLDS = 64,
+    PS_PROBE_READERS = 8,
+    PS_PROBE_LEARNED = 64
 };
 
 typedef struct ps_sim_stamps ps_sim_stamps_t;
@@ -93,8 +95,28 @@ typedef struct ps_probe_queue {
     int64_t next_ns, notified_ns, signals;
     uint32_t random;
     int32_t level; /* last signalled */
-    bool started;
+    bool started, episode;
 } ps_probe_queue_t;
+
+/* Measured values of an image's readers under NAK-strength control, at the last check. */
+typedef struct ps_probe_reader {
+    int32_t id; /* of the position counter */
+    ps_pressure_reader_t reader;
+} ps_probe_reader_t;
+typedef struct ps_probe_readers {
+    ps_probe_reader_t of[PS_PROBE_READERS];
+    int32_t count;
+    bool outrun; /* True if the image had ended because its readers were too slow. */
+} ps_probe_readers_t;
+
+/* Measured values that the reader of an outrun image must begin its next image with. */
+typedef struct ps_probe_learned {
+    bool known;
+    bool open; /* True if several readers read the image: the driver may use the values of any. */
+    int32_t host, stream_id, session_id;
+    int64_t receiver_id;
+    double cadence_ns, rate;
+} ps_probe_learned_t;
 
 typedef struct ps_probe_receiver {
     int64_t id, edge, position, heard_ns;
@@ -411,6 +433,7 @@ typedef struct ps_probe_image {
     int32_t gap_count;
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
+    ps_probe_readers_t readers_before;
     /* The receiver accepts a range of positions. This field is the last position of the sender that
      * was beyond this range; 0: there was no such position. */
     int64_t beyond;
@@ -517,6 +540,8 @@ typedef struct ps_probe {
     ps_probe_governor_t governors[PS_SIM_MAX_HOSTS];
     ps_probe_bands_t bands[PS_SIM_MAX_HOSTS];
     ps_probe_gap_t next_gaps[PS_PROBE_GAPS]; /* gaps of the checked image */
+    ps_probe_learned_t learned[PS_PROBE_LEARNED];
+    int32_t next_learned; /* Number of sessions that have had an entry in `learned`. */
 } ps_probe_t;
 
 #endif

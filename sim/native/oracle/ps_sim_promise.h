@@ -70,6 +70,7 @@ enum ps_probe_image_promise {
     P_IMAGE_WAKE_AT, /* ps_sim_probe_shown.c */
     P_IMAGE_LIMITS,
     P_IMAGE_GAPS,
+    P_IMAGE_MEASURED, /* ps_sim_probe_reader.c */
     PS_PROBE_IMAGE_PROMISES
 };
 
