@@ -33,8 +33,10 @@ _PAYLOAD: Final = 1344
 _FRAME: Final = 1408
 _STRATEGIES: Final = "py:penstock.sim.strategies"
 _WINDOWS: Final = "py:penstock.sim.congestion"
-#: A strategy or a class that answers after this is late, and after this is silent.
+#: A strategy or a class that answers after this is late, and after this is silent.  An answer is
+#: valid for 100 ms, so a strategy whose answers take longer is replaced by on_late in between.
 _LATE_NS: Final = 30 * MS_NS
+_EXPIRED_NS: Final = 250 * MS_NS
 _SILENT_NS: Final = 7 * SECOND_NS
 _KINDS: Final = (
     "slow", "slow", "slow", "pauses", "windowed", "plain", "plain", "joins", "late max", "late min",
@@ -192,7 +194,7 @@ class _Rules(Draw):
         """A strategy that is late, of a group in which one is slower; so is a class for windows."""
         rng = self.rng
         slow = rng.randrange(1, self.hosts)
-        self._answer_after(_LATE_NS, 0, slow)
+        self._answer_after(_LATE_NS if name == "SlowestElseMax" else _EXPIRED_NS, 0, slow)
         self._stream(
             _GROUP, f"term-length=64k|fc={_STRATEGIES}:{name}", 300, rng.choice([0, MS_NS]),
             tuple(

@@ -22,8 +22,8 @@ STARTS = {
     "learns from a pause": 26,
 }
 #: Classes of seeds that are not kinds of the further stream: one host has several readers of a
-#: stream under NAK-strength control.
-CLASSES = {"shared": {"isolated: nak", "fc=nak"}}
+#: stream under NAK-strength control; a strategy sometimes answers positions that are too high.
+CLASSES = {"shared": {"isolated: nak", "fc=nak"}, "moody": {"moody strategy"}}
 
 
 def seeds_with(kind: str, start: int) -> Iterator[int]:
@@ -196,6 +196,14 @@ WRONG = (
     )),
     ("holds though told to take the furthest", "late max", Patch(
         file="ps_fc_custom.c", now="fc->on_late == PS_FC_LATE_MAX", old="0",
+    )),
+    ("holds though told to take the slowest", "late min", Patch(
+        file="ps_fc_custom.c",
+        now="fc->on_late == PS_FC_LATE_MIN || slowest > fc->custom_limit",
+        old="slowest > fc->custom_limit",
+    )),
+    ("obeys a strategy beyond every window", "moody", Patch(
+        file="ps_fc_custom.c", now="    return lower(limit, fc->edge);", old="    return limit;",
     )),
     ("waits for a silent strategy for ever", "silent", Patch(
         file="ps_fc_custom.c", now="limit = silent ? fc->edge : meanwhile(fc);",
