@@ -163,6 +163,7 @@ class Usable:
         return [each * part for each in times]
 
 
+@pytest.mark.alone
 def test_a_row_arrives_within_one_and_a_half_empty_batches(
     spark: SparkCluster, running: Driver, stream: int, tmp_path: Path,
     record_property: pytest.RecordProperty,
