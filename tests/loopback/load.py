@@ -62,7 +62,7 @@ class Sender:
         self._stop.set()
         self._thread.join(FIRST_S)
         assert not self._thread.is_alive()
-        assert not self.wrong
+        assert not self.wrong, self.wrong
 
 
 class Receiver:

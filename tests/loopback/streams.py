@@ -14,7 +14,8 @@ from penstock import Offer, Publication, Subscription
 TIMEOUT_S = 60.0
 #: Refusals that pass by themselves.  STORAGE: of a young log with small terms, until the daemon has
 #: reserved the next one, which takes longer on a busy machine than a publisher takes to get there.
-PASSING = (Offer.BACK_PRESSURED, Offer.ADMIN_ACTION, Offer.STORAGE)
+#: THROTTLED: instead of BACK_PRESSURED, while a daemon waits for the processor behind others.
+PASSING = (Offer.BACK_PRESSURED, Offer.ADMIN_ACTION, Offer.STORAGE, Offer.THROTTLED)
 
 
 def messages(count: int, size: int = 100) -> list[bytes]:
