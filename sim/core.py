@@ -31,8 +31,8 @@ SIM: Final = Library("penstock._core_sim", _core_sim)
 
 #: Names of ``ps_sim_rule``, in its order.
 RULES: Final = (
-    "nak: overrun repaired", "nak: beyond repair", "nak: rejoins", "nak: paused",
-    "nak: cut by strength", "nak: settles", "nak: drains", "nak: overrun cuts",
+    "nak: overrun repaired", "nak: beyond repair", "nak: rejoins", "nak: hastens",
+    "nak: paused", "nak: cut by strength", "nak: settles", "nak: drains", "nak: overrun cuts",
     "nak: probes", "nak: probes beyond", "nak: free again", "nak: healthy silence",
     "nak: congestion window", "nak: plain receiver",
     "join: held", "join: expired", "join: too soon", "join: not joined", "join: spent",

@@ -108,6 +108,24 @@ def test_a_sender_that_looks_late_loses_none_of_its_rate(cycle_ms: int) -> None:
     ), 0, cycle_ms)
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("batch", "cadence_ns", "offered", "rtt_ns"),
+    [(7, 2_005_126, 27_133_628, 4_350_732), (16, 2_969_700, 66_000_000, 1_000_000),
+     (17, 1_513_100, 32_800_000, 1_300_000)],
+)
+def test_a_reader_of_a_group_that_was_overrun_comes_back(
+    batch: int, cadence_ns: int, offered: int, rtt_ns: int, seed: int
+) -> None:
+    """At a term of 64 KiB the sender passes what it can retransmit within a NAK's random delay."""
+    found = grid.run_cell(attrs.evolve(
+        grid.sample(1, 1)[0], cadence_ns=cadence_ns,
+        nominal=batch * 1408 * SECOND_NS // cadence_ns, offered=offered, term_bytes=65536,
+        rtt_ns=rtt_ns, group=3, slow=1, mtu=1408, frame=1408, batch=batch,
+    ), seed)
+    assert found.cause() == "", grid.report(found)
+
+
 @pytest.mark.parametrize(
     ("batch", "cadence_us", "takes"),
     [(1, 2500, 400), (22, 55_000, 376), (40, 100_000, 354), (15, 50_000, 292), (20, 50_000, 382),

@@ -60,6 +60,17 @@ WRONG = (
         now="ps_image_contiguous(image) < image->sent_seen - reach) {\n        ps_image_end",
         old="ps_image_contiguous(image) < image->sent_seen) {\n        ps_image_end",
     )),
+    ("delays a NAK of a group until repair is impossible", "slow", Patch(
+        file="ps_image_nak.c", now="    hasten(image, now_ns);\n", old="",
+    )),
+    ("delays no NAK of a group", "slow", Patch(
+        file="ps_image_nak.c",
+        now="return left <= 0 || rtt_us == 0 ||", old="return true ||",
+    )),
+    ("delays a repeated NAK of a group", "slow", Patch(
+        file="ps_image_nak.c",
+        now="        policy.max_backoff_ns = 0;\n", old="        ;\n",
+    )),
     ("leaves out of the fill what was not kept", "slow", Patch(
         file="ps_image_pressure.c",
         now="return image->sent_seen > image->hwm ? image->sent_seen : image->hwm;",

@@ -11,6 +11,8 @@
 
 #include "ps_receiver.h"
 
+enum { URGENT_PARTS = 8 };
+
 static bool takes_lists(const ps_image_t *image)
 {
     return (image->peer_capabilities & PS_CAP_NAK_LIST) != 0;
@@ -120,10 +122,48 @@ static int32_t pad_over(ps_image_t *image)
     return work;
 }
 
-static int64_t retry_ns(ps_image_t *image, int32_t requested)
+/* Under NAK-strength control the sender does not wait for the slow receivers of a group. The delay
+ * of a NAK must not last until the sender can no longer retransmit the gap. Returns true if the
+ * sender will be half a term beyond the gap when a NAK arrives that leaves now. The sender is
+ * expected to keep its speed since the gap was found. A burst of the sender is at most a sixteenth
+ * of a term, so less than an eighth shows no speed. */
+static bool is_urgent(const ps_image_t *image, const ps_gap_t *gap, int64_t now_ns)
 {
-    return ps_nak_retry_ns(&image->nak, ps_rtt_timeout_ns(&image->rtt), requested,
-                           &image->receiver->random);
+    const int64_t sent = image->sent_seen > image->hwm ? image->sent_seen : image->hwm;
+    const int64_t beyond = sent - gap->from;
+    const int64_t left = image->log.term_length / 2 - beyond;
+    const int64_t rtt_us = image->rtt.smoothed_ns / 1000;
+
+    if (image->params.group == 0 || !ps_image_under_nak(image) ||
+        beyond < image->log.term_length / URGENT_PARTS) {
+        return false;
+    }
+    return left <= 0 || rtt_us == 0 || beyond * rtt_us / left >= (now_ns - gap->opened_ns) / 1000;
+}
+
+static int64_t retry_ns(ps_image_t *image, const ps_gap_t *gap, int32_t requested, int64_t now_ns)
+{
+    const int64_t answer_ns = ps_rtt_timeout_ns(&image->rtt);
+    ps_nak_policy_t policy = image->nak;
+
+    if (answer_ns > 0 && is_urgent(image, gap, now_ns)) {
+        policy.max_backoff_ns = 0;
+    }
+    return ps_nak_retry_ns(&policy, answer_ns, requested, &image->receiver->random);
+}
+
+/* Ends the random delay before the first NAK of each urgent gap. */
+static void hasten(ps_image_t *image, int64_t now_ns)
+{
+    for (int32_t i = 0; i < image->gaps.count; i++) {
+        ps_gap_t *gap = &image->gaps.items[i];
+
+        if (gap->requested == 0 && gap->due_ns > now_ns && is_urgent(image, gap, now_ns)) {
+            gap->due_ns = now_ns;
+            image->nak_due_ns = now_ns;
+            image->lost_due_ns = now_ns;
+        }
+    }
 }
 
 /* The first gap shrinks: its retransmit is in progress, and another NAK would cancel the rest. */
@@ -132,7 +172,7 @@ static void hold_while_repaired(ps_image_t *image, int64_t now_ns)
     ps_gap_t *front = &image->gaps.items[0];
 
     if (front->requested > 0 && front->from != image->front_from) {
-        front->due_ns = now_ns + retry_ns(image, 0);
+        front->due_ns = now_ns + retry_ns(image, front, 0, now_ns);
     }
     image->front_from = front->from;
 }
@@ -175,7 +215,7 @@ static int32_t request(ps_image_t *image, int32_t limit, int64_t now_ns, int64_t
                 add_range(image, &front, gap->from, length);
                 send_naks(image, &front, now_ns, true);
             }
-            gap->due_ns = now_ns + retry_ns(image, before);
+            gap->due_ns = now_ns + retry_ns(image, gap, before, now_ns);
             checks++;
         }
         *due_ns = gap->due_ns < *due_ns ? gap->due_ns : *due_ns;
@@ -202,6 +242,7 @@ int32_t ps_image_request(ps_image_t *image, int64_t now_ns)
         image->nak_due_ns = INT64_MAX;
         return 0;
     }
+    hasten(image, now_ns);
     if (single) {
         hold_while_repaired(image, now_ns);
     } else if (now_ns < image->nak_due_ns) {

@@ -3,12 +3,17 @@
  *
  *   first  after the delay (in a group: a random part of the back-off)
  *   next   when an answer should have come
- *   range  what is missing, and nothing else */
+ *   range  what is missing, and nothing else
+ *
+ * In a group there is no random part if the sender is too far beyond the gap. */
+#include <math.h>
+
 #include "ps_sim_probe.h"
 
 enum { PATIENCE = 7 };
-#define MS     INT64_C(1000000)
-#define SECOND INT64_C(1000000000)
+#define ROUNDED 1e-6
+#define MS      INT64_C(1000000)
+#define SECOND  INT64_C(1000000000)
 
 static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -43,9 +48,38 @@ static int64_t doubled(int64_t wait_ns, int32_t times, int64_t most_ns)
     return wait_ns < most_ns ? wait_ns : most_ns;
 }
 
+/* The distance of a sender from a gap when a NAK arrives that leaves now, as a share of half a
+ * term. The sender is expected to send as fast as since the gap was found. Returns 0 if the sender
+ * is not far yet, or if this is no group under NAK-strength control. */
+static double share_beyond(const ps_image_t *image, const ps_gap_t *gap, int64_t now_ns)
+{
+    const double beyond = (double)(larger(image->sent_seen, image->hwm) - gap->from);
+    const double half = image->log.term_length / 2.0;
+    const int64_t age_us = (now_ns - gap->opened_ns) / 1000;
+    const int64_t rtt_us = image->rtt.smoothed_ns / 1000;
+    const bool paced = (image->peer_capabilities & PS_CAP_PRESSURE) != 0;
+    if (!image->params.group || !paced || beyond < half / 4) {
+        return 0;
+    }
+    if (age_us == 0 || rtt_us == 0) {
+        return HUGE_VAL; /* its speed, or its distance, is not known yet */
+    }
+    return (beyond + beyond / (double)age_us * (double)rtt_us) / half;
+}
+
+/* A NAK must leave, or may: the receiver computes in whole numbers. */
+static bool must_hasten(const ps_image_t *image, const ps_gap_t *gap, int64_t now_ns)
+{
+    return share_beyond(image, gap, now_ns) >= 1 + ROUNDED;
+}
+static bool may_hasten(const ps_image_t *image, const ps_gap_t *gap, int64_t now_ns)
+{
+    return share_beyond(image, gap, now_ns) >= 1 - ROUNDED;
+}
+
 /* From a question, the asked-th before it, to the next of the same gap: least and most. */
-static void retry_bounds(const ps_image_t *image, int32_t requested, int64_t *least_ns,
-                         int64_t *most_ns)
+static void retry_bounds(const ps_image_t *image, int32_t requested, bool hastened,
+                         int64_t *least_ns, int64_t *most_ns)
 {
     const ps_driver_params_t *params = image->receiver->params;
     const int64_t delay_ns =
@@ -65,7 +99,10 @@ static void retry_bounds(const ps_image_t *image, int32_t requested, int64_t *le
     const int64_t spread_most = spread_ns < 100 * MS ? 100 * MS : spread_ns;
     if (image->params.group) {
         *least_ns = answer_ns;
-        *most_ns = answer_ns + doubled(spread_ns, doublings, spread_most);
+        *most_ns = answer_ns;
+        if (!hastened || smoothed == 0) {
+            *most_ns += doubled(spread_ns, doublings, spread_most);
+        }
         return;
     }
     const int64_t wait_ns = doubled(unit_ns, doublings, unit_most);
@@ -99,7 +136,7 @@ void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_
     int64_t most_ns;
     model->asked = model->asked_ns == now_ns ? model->asked + 1 : 1;
     model->asked_ns = now_ns;
-    retry_bounds(image, gap->requested - 1, &least_ns, &most_ns);
+    retry_bounds(image, gap->requested - 1, must_hasten(image, gap, now_ns), &least_ns, &most_ns);
     if (gap->due_ns < now_ns + least_ns || gap->due_ns > now_ns + most_ns) {
         complain(probe, model, "the next NAK is due at another time", gap->due_ns - now_ns,
                  least_ns);
@@ -149,8 +186,16 @@ void ps_probe_check_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     for (int32_t i = 0; i < count && i < model->gap_count && requests; i++) {
         const ps_gap_t *gap = &image->gaps.items[i];
         ps_probe_gap_t *known = &model->gaps[i];
-        late = late || (gap->due_ns <= now_ns && !asks_most);
-        if (gap->requested == 0 && gap->opened_ns == now_ns && !known->placed) {
+        const bool hastened = may_hasten(image, gap, now_ns);
+        const bool due =
+            gap->due_ns <= now_ns || (gap->requested == 0 && gap->from < ps_image_room(image) &&
+                                      must_hasten(image, gap, now_ns));
+        late = late || (due && !asks_most);
+        if (hastened && (!known->placed || known->first_ns > now_ns)) {
+            probe->world->rules |= UINT64_C(1) << PS_SIM_RULE_HASTENS;
+            known->first_ns = now_ns;
+        }
+        if (gap->requested == 0 && gap->opened_ns == now_ns && !known->placed && !hastened) {
             const int64_t wait_ns = gap->due_ns - now_ns;
             const int64_t delay_ns = image->params.nak_delay_ns >= 0 ? image->params.nak_delay_ns
                                                                      : params->nak_unicast_delay_ns;
