@@ -60,6 +60,8 @@ WITHOUT: Final = (
      "    if (effective < 1 << 30) {\n        return PS_BAND_B1;"),
     ("ps_sender.c", "bands->alone > 0 ? bands->lone_turn : bands->quantum;",
      "PS_BANDS_QUANTUM_MAX;"),
+    ("ps_send_endpoint_drain.c", "endpoint->turn_most = ps_bands_quantum(rate,",
+     "endpoint->turn_most = INT64_MAX - ps_bands_quantum(rate,"),
     ("ps_sender.c", "left > 0 && (sender->slow || (bytes < sender->bands.quantum && !further));",
      "left > 0;"),
     ("ps_sender.c", "    sender->slow = sender->bands.waiting > 0 && now_ns",

@@ -36,6 +36,7 @@ int ps_send_endpoint_open(ps_driver_t *driver, const ps_send_endpoint_params_t *
     endpoint->ops = net->ops;
     endpoint->params = *params;
     endpoint->remote = params->data.connect;
+    ps_send_endpoint_drain_init(endpoint);
     endpoint->destinations_cell = cell_or_null(&driver->context, params->destinations_counter_id);
     endpoint->status_cell = cell_or_null(&driver->context, params->status_counter_id);
     endpoint->refused_cell = cell_or_null(&driver->context, params->refused_counter_id);

@@ -284,12 +284,17 @@ static void set_quantum(ps_bands_t *bands, int64_t quantum, int64_t largest_data
     bands->lone_turn = quantum < PS_BANDS_QUANTUM_MAX / 2 ? 2 * quantum : PS_BANDS_QUANTUM_MAX;
 }
 
-void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram)
+int64_t ps_bands_quantum(int64_t bytes_per_s, int64_t largest_datagram)
 {
     const int64_t measured = bytes_per_s / (SECOND_NS / QUANTUM_NS);
     int64_t quantum = measured < PS_BANDS_QUANTUM_MAX ? measured : PS_BANDS_QUANTUM_MAX;
     quantum = quantum > PS_BANDS_QUANTUM_MIN ? quantum : PS_BANDS_QUANTUM_MIN;
-    quantum = quantum > largest_datagram ? quantum : largest_datagram;
+    return quantum > largest_datagram ? quantum : largest_datagram;
+}
+
+void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram)
+{
+    const int64_t quantum = ps_bands_quantum(bytes_per_s, largest_datagram);
     if (bytes_per_s <= 0) {
         set_quantum(bands, PS_BANDS_QUANTUM_MAX, largest_datagram);
         bands->round_ns = ROUND_NS;

@@ -108,6 +108,8 @@ int32_t ps_bands_late(const ps_bands_t *bands, int64_t before_ns, int32_t most);
  * is at least the largest datagram, and lies between PS_BANDS_QUANTUM_MIN and PS_BANDS_QUANTUM_MAX.
  * The rate 0 means that the rate is unknown. */
 void ps_bands_set_quantum(ps_bands_t *bands, int64_t bytes_per_s, int64_t largest_datagram);
+/* Returns the quantum for a known rate. */
+int64_t ps_bands_quantum(int64_t bytes_per_s, int64_t largest_datagram);
 /* Returns an upper bound for an entry that waits in the band `list` behind `ahead` other entries:
  * the number of bytes that all other entries can send before this entry's turn. A turn sends at
  * most quantum + largest_datagram - 1 bytes. docs/scheduling.md has the proof. */

@@ -147,6 +147,14 @@ static PS_NOINLINE void cut_to_credits(const ps_publication_t *pub, int64_t posi
     }
 }
 
+/* Returns the bound of the running turn. */
+static inline int64_t turn_bytes(const ps_publication_t *pub)
+{
+    const int64_t turn = ps_publication_sender(pub)->turn_bytes;
+    const int64_t most = pub->endpoint->turn_most;
+    return turn < most ? turn : most;
+}
+
 /* Collects datagrams of new data.  Returns how many; *more: the turn's bound ended it. */
 static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans, scans_sum_t *sum,
                        int64_t now_ns, bool *more)
@@ -155,7 +163,7 @@ static int32_t collect(ps_publication_t *pub, ps_dgram_t *dgrams, scan_t *scans,
     const int64_t paced = ps_pacer_room(&pub->congestion_pace, now_ns);
     const int64_t rated = ps_publication_rate_room(pub, now_ns);
     const int64_t room = paced < rated ? paced : rated;
-    const int64_t turn = ps_publication_sender(pub)->turn_bytes;
+    const int64_t turn = turn_bytes(pub);
     const int64_t most = room < turn ? room : turn;
     const int64_t credited = ps_publication_credit_room(pub);
     const int64_t admitted = ps_publication_message_room(pub, now_ns);
@@ -259,7 +267,8 @@ static int32_t send_data(ps_publication_t *pub, int64_t now_ns, bool *more)
         pub->short_send = false;
         return 0;
     }
-    const int32_t taken = ps_send_endpoint_send(pub->endpoint, dgrams, count, now_ns);
+    const int32_t taken =
+        ps_send_endpoint_send_sum(pub->endpoint, dgrams, count, sum.wire_bytes, now_ns);
     if (taken < count) {
         sum = (scans_sum_t){ 0, 0, 0, 0 };
         for (int32_t i = 0; i < taken; i++) {
@@ -341,7 +350,7 @@ static int32_t resend_room(ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t paced = ps_pacer_room(&pub->congestion_pace, now_ns);
     const int64_t repair = ps_pacer_room(&pub->repair, now_ns);
-    const int64_t turn = ps_publication_sender(pub)->turn_bytes;
+    const int64_t turn = turn_bytes(pub);
     const int64_t room = paced < repair ? paced : repair;
     const int64_t datagrams = (room < turn ? room : turn) / pub->log.mtu + 1;
     return (int32_t)(datagrams < PS_TURN_DATAGRAMS ? datagrams : PS_TURN_DATAGRAMS);

@@ -54,12 +54,26 @@ void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, i
     }
 }
 
+static int64_t sum_of(const ps_dgram_t *dgrams, int32_t count)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < count; i++) {
+        bytes += dgrams[i].length;
+    }
+    return bytes;
+}
+
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns)
 {
+    return ps_send_endpoint_send_sum(endpoint, dgrams, count, sum_of(dgrams, count), now_ns);
+}
+
+int32_t ps_send_endpoint_send_sum(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams,
+                                  int32_t count, int64_t bytes, int64_t now_ns)
+{
     int32_t errors = 0;
     int32_t taken;
-    int64_t bytes = 0;
     PS_ASSERT(count > 0 && count <= PS_TURN_DATAGRAMS);
     endpoint->poll_now = true;
     if (endpoint->params.mdc != PS_MDC_NONE) {
@@ -80,10 +94,9 @@ int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dg
     endpoint->failed = errors > 0;
     if (taken < count) {
         ps_system_add(endpoint->context, PS_SYS_SHORT_SENDS, 1);
+        bytes = sum_of(dgrams, taken);
     }
-    for (int32_t i = 0; i < taken; i++) {
-        bytes += dgrams[i].length;
-    }
+    endpoint->sent_bytes += bytes;
     if (bytes > 0) {
         ps_system_add(endpoint->context, PS_SYS_BYTES_SENT, bytes);
     }

@@ -67,6 +67,12 @@ struct ps_send_endpoint {
     /* Streams that wait until the full socket has room again, in the order of their turns. */
     ps_band_entry_t *held_head, *held_tail;
     int64_t full_until_ns; /* while `full` is true */
+    int64_t turn_most;     /* Largest number of bytes in a turn of a stream; INT64_MAX if the socket
+                            * has not been full lately (ps_send_endpoint_drain.c). */
+    int64_t sent_bytes;    /* accepted by the socket */
+    int64_t refused_ns;    /* When the socket was last full; INT64_MIN / 2: never. */
+    int64_t drain_since_ns;   /* when the measurement of the link's rate began */
+    int64_t drain_from_bytes; /* sent_bytes at that time */
     bool full; /* The socket refused a datagram: until full_until_ns, no stream has a turn. */
     bool poll_now;
     bool grew;   /* True if the present poll of the sockets added a destination. */
@@ -87,6 +93,9 @@ void ps_send_endpoint_report_error(ps_send_endpoint_t *endpoint, int32_t code, i
  * thread. */
 int32_t ps_send_endpoint_send(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams, int32_t count,
                               int64_t now_ns);
+/* The same for datagrams whose lengths have the sum `bytes`. */
+int32_t ps_send_endpoint_send_sum(ps_send_endpoint_t *endpoint, const ps_dgram_t *dgrams,
+                                  int32_t count, int64_t bytes, int64_t now_ns);
 /* Queues the heartbeat of a publication (PS_HEARTBEAT_BYTES). The next call of
  * ps_send_endpoint_flush sends queued heartbeats, at the latest at the end of the present duty
  * cycle. */
@@ -125,6 +134,15 @@ void ps_send_endpoint_answer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Sends SETUPs to the provisional destinations again. Returns the time at which the caller must
  * repeat the call; INT64_MAX: never. */
 int64_t ps_send_endpoint_join_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
+/* ps_send_endpoint_drain.c. Call ps_send_endpoint_drain_init before the sender gets the
+ * endpoint. */
+void ps_send_endpoint_drain_init(ps_send_endpoint_t *endpoint);
+/* Notes that the socket was full. If the socket stays full, this function measures the rate of the
+ * link, and bounds the turns of the streams by this rate. */
+void ps_send_endpoint_refused(ps_send_endpoint_t *endpoint, int64_t now_ns);
+/* If the socket has not been full for some time, ends the bound of the turns. Returns the time at
+ * which the caller must repeat the call; INT64_MAX: never. */
+int64_t ps_send_endpoint_drain_timer(ps_send_endpoint_t *endpoint, int64_t now_ns);
 /* Executes a command of the conductor; sender thread. */
 void ps_send_endpoint_on_command(ps_send_endpoint_t *endpoint, const ps_command_t *command,
                                  int64_t now_ns);

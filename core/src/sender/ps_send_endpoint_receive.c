@@ -131,7 +131,9 @@ int64_t ps_send_endpoint_on_timer(ps_send_endpoint_t *endpoint, int64_t now_ns)
     }
     int64_t due_ns = ps_destinations_next_ns(list, timeout_ns);
     const int64_t join_ns = ps_send_endpoint_join_timer(endpoint, now_ns);
+    const int64_t drain_ns = ps_send_endpoint_drain_timer(endpoint, now_ns);
     due_ns = join_ns < due_ns ? join_ns : due_ns;
+    due_ns = drain_ns < due_ns ? drain_ns : due_ns;
     if (unicast && endpoint->silence_reported_ns + timeout_ns < due_ns) {
         due_ns = endpoint->silence_reported_ns + timeout_ns;
     }

@@ -78,6 +78,7 @@ void ps_sender_socket_is_full(ps_sender_t *sender, ps_send_endpoint_t *endpoint,
     endpoint->full_until_ns = sender->now_ns + RETRY_NS;
     ps_sender_due(sender, endpoint->full_until_ns);
     sender->urgent = true;
+    ps_send_endpoint_refused(endpoint, sender->now_ns);
     if (!sent) { /* it stays the first of its band */
         append(endpoint, entry);
     }
