@@ -35,7 +35,7 @@ from penstock.core.errors import PenstockError
 from penstock.daemon.conductor.state import model
 
 NAME: Final = "registry.journal"
-FORMAT: Final = 16                      # raise it when the content of records changes
+FORMAT: Final = 17                      # raise it when the content of records changes
 _HEAD: Final = b"PENSTOCK-REGISTRY %d\n" % FORMAT
 _ANY_HEAD: Final = re.compile(rb"PENSTOCK-REGISTRY (\d{1,9})\n")
 _HEAD_BYTES: Final = 64

@@ -29,6 +29,7 @@ from penstock.daemon.conductor.actions import (
     OpenRecvEndpoint,
     OpenSendEndpoint,
     ReadCounter,
+    RejectImageObject,
     ReleaseLog,
     RemoveObject,
     SetCounter,
@@ -418,6 +419,9 @@ def _image(
     ])
     yield from follow_window(state, endpoint, image.params.window_bytes)
     yield AddImageObject(params=params)
+    if image.rejection is not None:
+        yield RejectImageObject(image_id=image.id, reason=image.rejection)
+        image.end_reason = "rejected"
     state.images[image.id] = image
     endpoint.images[(image.stream_id, image.session_id)] = image
     endpoint.held_by += 1

@@ -58,7 +58,7 @@ from penstock.daemon.conductor.state.model import (
     RecvEndpoint,
     SendEndpoint,
 )
-from penstock.daemon.conductor.state.registry import erase, note_client
+from penstock.daemon.conductor.state.registry import erase, note_client, note_log
 from penstock.daemon.conductor.state.state import State
 
 
@@ -371,7 +371,8 @@ def _reject_image(state: State, client: Client, message: RejectImage) -> Saga[No
     source = link.source
     if isinstance(source, Image):
         yield RejectImageObject(image_id=source.id, reason=message.reason)
-        source.end_reason = "rejected"
+        source.end_reason, source.rejection = "rejected", message.reason
+        note_log(state, source)
     elif source.endpoint is not None:
         raise Refused("not_supported", "a spy cannot reject the publication that it reads")
     else:

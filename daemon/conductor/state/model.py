@@ -299,6 +299,7 @@ class Image:
     subscribers: dict[int, SubscriberLink] = attrs.field(factory=dict)
     state: ImageState = ImageState.ACTIVE
     end_reason: str = "timeout"
+    rejection: str | None = None        # reason for which an application rejected it
     released: bool = False              # by the receiver
     lost_bytes: int = 0
     join_ordinal: int = -1              # messages of the session below join_position, -1 unknown

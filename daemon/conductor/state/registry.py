@@ -96,7 +96,7 @@ def note_image(state: State, image: Image) -> None:
         "stream_id", "session_id", "source", "slot", "counters", "log", "rejoin", "join_position",
         "initial_term_id", "mtu", "params", "sender_flow_control", "sender_group_tag",
         "sender_policy", "sender_depth_bytes", "sender_depth_messages", "sender_credit_weight",
-        "sender_priority", "relay_path", "shown",
+        "sender_priority", "relay_path", "shown", "rejection",
     )
     fields = {name: getattr(image, name) for name in names}
     fields["endpoint_id"] = image.endpoint.id

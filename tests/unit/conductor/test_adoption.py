@@ -27,7 +27,7 @@ from penstock.daemon.restart.journal import Journal, JournalDamaged
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 GROUP = "aeron:udp?endpoint=239.20.0.1:40456|interface=10.0.0.0/24"
 RECEIVE = "aeron:udp?endpoint=10.0.0.1:0"
-HEAD = b"PENSTOCK-REGISTRY 16\n"
+HEAD = b"PENSTOCK-REGISTRY 17\n"
 TOKEN = b"secret of the client"
 
 
@@ -191,6 +191,19 @@ def test_images_are_there_before_anybody_is_interested() -> None:
     assert order.index(a.AddImageObject) < order.index(a.AddInterest)
 
 
+def test_an_image_that_was_rejected_stays_rejected() -> None:
+    """Else its sender would take the adopted image for a receiver that agrees."""
+    dead, client, _made = busy()
+    (image,) = (i for i in dead.state.images)
+    dead.request(client, control.RejectImage(correlation_id=image, reason="bad"))
+    rig = new_daemon(dead)
+    order = [type(action) for action in rig.done]
+    assert rig.last(a.RejectImageObject).reason == "bad"
+    assert order.index(a.RejectImageObject) == order.index(a.AddImageObject) + 1
+    third = new_daemon(rig)
+    assert third.last(a.RejectImageObject).reason == "bad"
+
+
 def test_a_returned_client_hears_which_images_it_has() -> None:
     dead, client, made = busy()
     rig = new_daemon(dead)
@@ -338,12 +351,12 @@ def shapes() -> bytes:
 
 def test_a_change_of_what_records_hold_is_another_format() -> None:
     """A new daemon of another version must not take them for its own: raise journal.FORMAT."""
-    assert (journal.FORMAT, zlib.crc32(shapes())) == (16, 2006273325)
+    assert (journal.FORMAT, zlib.crc32(shapes())) == (17, 1868798753)
 
 
 def test_a_journal_of_another_format_is_refused() -> None:
-    older = written().replace(b"REGISTRY 16\n", b"REGISTRY 15\n", 1)
-    with pytest.raises(JournalDamaged, match="does not have format 16"):
+    older = written().replace(b"REGISTRY 17\n", b"REGISTRY 16\n", 1)
+    with pytest.raises(JournalDamaged, match="does not have format 17"):
         journal.decode(older)
 
 
