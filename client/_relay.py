@@ -7,7 +7,7 @@ message at the source only after the target's log has accepted the message, so a
 the source down. The target has an exclusive publication for each session of the source. The n-th
 message of a publication on the target is the n-th message of its source session. If a relay process
 was killed, the next process of the relay must know which messages already reached the target. The
-next process therefore counts the messages in the target's log (:mod:`._relay_state`).
+next process therefore counts the messages in the target's log (:mod:`._relay_leg`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import attrs
 
-from penstock.client._batch_sender import TURNS
 from penstock.client._client import Client
 from penstock.client._defaults import DEFAULT_REATTACH_S, DEFAULT_TIMEOUT_S
 from penstock.client._directory import daemon_directory, no_daemon
-from penstock.client._offer import TRANSIENT, Offer
 from penstock.client._port import RelayPort, Returning
+from penstock.client._relay_leg import Leg, poll
 from penstock.client._relay_state import Cell, RelayFiles
 from penstock.client._zmq_port import ZmqPort
 from penstock.config.protocol import control
@@ -39,36 +38,24 @@ from penstock.config.uri import parse
 from penstock.core import client as core
 from penstock.core.errors import (
     ChannelRefused,
-    ClosedError,
     DaemonNotRunning,
     InvalidArgument,
     MessageTooLong,
     PenstockError,
-    PublicationFailed,
     RelayLoop,
 )
-from penstock.core.relay import img_relay_to, img_take_over, pub_take_over
 
 if TYPE_CHECKING:
     from penstock.client._image import Image
-    from penstock.client._message import Header
     from penstock.client._publication import Publication
     from penstock.client._restart import Gap
     from penstock.client._subscription import Subscription
 
 _LOG = logging.getLogger("penstock.relay")
-_LIMIT: Final = 256                     # messages of one leg before the next has its turn
 _SLICE_S: Final = 0.25                  # longest wait between two looks at the stop condition
 _NAME: Final = re.compile(NAME)
-_WAITS: Final = (*TRANSIENT, Offer.NOT_CONNECTED, Offer.DAEMON_AWAY)
 DEFAULT_LINGER_S: Final = 60.0
-
-
 _LOOP: Final = "relay loop: "
-
-
-class _Refused(Exception):
-    """The target does not accept a message now; the source delivers it again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,93 +74,6 @@ class RelayStatistics:
     """Of these, sessions whose target accepts nothing at the moment."""
     refused: int
     """Sessions of the source that were refused, because they had passed this relay, or eight."""
-
-
-def _poll(image: Image, handler: Callable[[memoryview, Header], None]) -> int:
-    """Poll an image. A notice that the poll applies first may end the image: nothing is left."""
-    try:
-        return image.poll(handler, _LIMIT)
-    except ClosedError:
-        if image.is_closed:
-            return 0
-        raise
-
-
-class _Leg:
-    """One session of the source, and its publication."""
-
-    def __init__(self, image: Image, publication: Publication, cell: Cell) -> None:
-        self.image = image
-        self.publication = publication
-        self.cell = cell
-        self.ordinal = 0
-        self.target = publication.position
-        self.skip = 0                   # messages that the target has already
-        self.skip_to = 0                # source position below which it has all messages
-        self.waits = False
-        img_relay_to(image._open(), publication._ready.publication_slot)
-        self.messages = 0
-        self.bytes = 0
-
-    def begin(self) -> None:
-        self.cell.write(self.image.position, self.target, 0, 0)
-
-    def go_on(self) -> None:
-        """Continue to relay a session at the message where the last process of this relay
-        stopped."""
-        point = self.cell.read()
-        found = pub_take_over(self.publication._open(), point.target, point.ordinal)
-        img_take_over(self.image._open(), point.source)
-        self.target = self.publication.position
-        self.ordinal = point.ordinal + found
-        self.skip, self.skip_to = point.skip + found, point.source
-        self.cell.write(point.source, self.target, self.ordinal, self.skip)
-
-    def step(self) -> bool:
-        """Relay some messages. Returns whether there were any."""
-        before = self.messages
-        if self.waits:
-            self.publication._want_room()
-        self.waits = False
-        try:
-            handled = _poll(self.image, self._take)
-        except _Refused:
-            self.waits = True
-            return self.messages != before
-        return handled > 0
-
-    def _take(self, message: memoryview, header: Header) -> None:
-        position = header.position
-        if position <= self.skip_to:
-            return
-        if self.skip:
-            self.skip -= 1
-        else:
-            self.cell.intend(position)
-            self._offer(message, header.reserved_value)
-        # Before the source can release the message: it is released when the poll ends.
-        self.cell.write(position, self.target, self.ordinal, self.skip)
-
-    def _offer(self, message: memoryview, reserved_value: int) -> None:
-        for _ in range(TURNS):
-            position = self.publication.offer(message, reserved_value=reserved_value)
-            if position != Offer.ADMIN_ACTION:
-                break
-        if position <= 0:
-            raise self._refusal(position)
-        self.target = position
-        self.ordinal += 1
-        self.messages += 1
-        self.bytes += len(message)
-
-    def _refusal(self, code: int) -> Exception:
-        if code in _WAITS:
-            return _Refused()
-        publication = self.publication
-        return PublicationFailed(
-            f"the relay's target, stream {publication.stream_id} on {publication.channel}, accepts "
-            f"no more: {Offer(code).name}", code=code,
-        )
 
 
 class Relay:
@@ -196,7 +96,7 @@ class Relay:
         self._linger_ns = round(linger_s * 1e9)
         self._arrived: deque[Image] = deque()
         self._ended: deque[int] = deque()
-        self._legs: dict[int, _Leg] = {}
+        self._legs: dict[int, Leg] = {}
         self._gaps = 0
         self._refused = 0
         self._rejected: list[Image] = []        # sessions that were refused and have not ended
@@ -342,7 +242,7 @@ class Relay:
             self._check_rejections(leg)
         return moved
 
-    def _step(self, leg: _Leg) -> bool:
+    def _step(self, leg: Leg) -> bool:
         try:
             return leg.step()
         except MessageTooLong as error:
@@ -416,9 +316,9 @@ class Relay:
         only when all readers have read them."""
         self._rejected = [image for image in self._rejected if not image.is_closed]
         for image in self._rejected:
-            _poll(image, lambda _message, _header: None)
+            poll(image, lambda _message, _header: None)
 
-    def _check_rejections(self, leg: _Leg) -> None:
+    def _check_rejections(self, leg: Leg) -> None:
         """End if the target leads back to a relay that the stream has passed."""
         for rejection in leg.publication.rejections:
             if rejection.message.startswith(f"{_LOOP}{self.relay_id:016x} "):
@@ -427,12 +327,12 @@ class Relay:
                     f"leads to {rejection.source}, which answers: {rejection.message}"
                 )
 
-    def _open(self, image: Image, cell: Cell) -> _Leg:
+    def _open(self, image: Image, cell: Cell) -> Leg:
         publication = cast("Publication", self._client._add_publication(
             self._target, self._target_stream, None, self._on_session_lost, exclusive=True,
             relay_path=[*image.relay_path, self.relay_id],
         ))
-        leg = _Leg(image, publication, cell)
+        leg = Leg(image, publication, cell)
         epoch = f"{image.session_id}/{image.initial_term_id}"
         leg.skip_to = self._files.plain.get("seen", {}).pop(epoch, 0)
         leg.begin()
@@ -444,7 +344,7 @@ class Relay:
         self._files.write()
         return leg
 
-    def _reopen(self, image: Image, known: dict[str, Any]) -> _Leg:
+    def _reopen(self, image: Image, known: dict[str, Any]) -> Leg:
         client = self._client
         ready = control.PublicationReady(**known["publication"])
         request = control.AddPublication(
@@ -458,7 +358,7 @@ class Relay:
             ),
             control.RemovePublication(registration_id=ready.registration_id),
         )
-        return _Leg(image, publication, self._files.cell(known["cell"]))
+        return Leg(image, publication, self._files.cell(known["cell"]))
 
     def _end(self, image_id: int) -> None:
         """A session of the source has ended, and all of it is relayed."""
@@ -477,6 +377,9 @@ class Relay:
             self._name, gap.session_id, gap.from_position, gap.to_position,
             "some" if gap.messages is None else gap.messages,
         )
+        for leg in self._legs.values():
+            if not leg.image.is_closed and leg.image.session_id == gap.session_id:
+                leg.pass_over(gap)
 
     def _on_session_lost(self, lost: object) -> None:
         _LOG.error("relay %s: the daemon could not continue a session: the relay ends", self._name)

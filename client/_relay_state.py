@@ -30,7 +30,7 @@ from penstock.core.errors import ConfigurationError
 FOLDER: Final = "relays"
 CELLS: Final = 256
 """Most streams that one relay has at a time."""
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _CELL_BYTES: Final = 128
 _NUMBER: Final = struct.Struct("=q")
 _POINT: Final = struct.Struct("=qqqq")
@@ -47,9 +47,9 @@ class Point:
     target: int
     """... is the first one behind this position of the target, ..."""
     ordinal: int
-    """which has so many messages before, ..."""
-    skip: int
-    """after so many messages of the source that the target has before this place."""
+    """which has so many messages before. ..."""
+    source_ordinal: int
+    """So many messages are before the position in the source; -1: unknown."""
 
 
 class Cell:
@@ -79,12 +79,12 @@ class Cell:
         at = self._at + _POINTS_AT + which * _POINT.size
         return Point(*_POINT.unpack_from(self._memory, at))
 
-    def write(self, source: int, target: int, ordinal: int, skip: int) -> None:
+    def write(self, source: int, target: int, ordinal: int, source_ordinal: int) -> None:
         """Record the progress. If the process is killed while it writes a record, the previous
         record stays valid."""
         which = 1 - (_NUMBER.unpack_from(self._memory, self._at)[0] & 1)
         at = self._at + _POINTS_AT + which * _POINT.size
-        _POINT.pack_into(self._memory, at, source, target, ordinal, skip)
+        _POINT.pack_into(self._memory, at, source, target, ordinal, source_ordinal)
         _NUMBER.pack_into(self._memory, self._at, which)
 
 

@@ -4,7 +4,12 @@ declare the publication on which a relay publishes a reader's messages."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.core.client import ImageHandle, PublicationHandle
+
+#: Stands for an unknown number of messages.
+UNKNOWN: Final = -1
 
 
 def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
@@ -22,15 +27,23 @@ def pub_take_over(pub: PublicationHandle, position: int, ordinal: int) -> int:
     return pub.library.check(found, "take over the publication")
 
 
-def img_take_over(image: ImageHandle, recorded: int) -> None:
+def img_take_over(image: ImageHandle, recorded: int, ordinal: int = UNKNOWN) -> None:
     """Continue the image of a dead process. If the dead process had released the first fragments of
     a message, the next poll delivers this message as a whole.
 
-    :param recorded: end of the last message that the dead process has recorded.
+    :param recorded: end of the last message that the dead process has published, or of the last gap
+        that was reported to it.
+    :param ordinal: number of messages below ``recorded``, as :func:`img_ordinal` counts.
     :raises InvalidArgument: the image was polled before, or ``recorded`` is no frame's position.
     """
-    code = image.lib.ps_img_take_over(image.native, recorded)
+    code = image.lib.ps_img_take_over(image.native, recorded, ordinal)
     image.library.check(code, "continue an image")
+
+
+def img_ordinal(image: ImageHandle) -> int:
+    """Return the number of messages of the session below the delivered position, from which the
+    next gap of a reader counts that may be overrun; ``UNKNOWN`` for other readers."""
+    return int(image.lib.ps_img_ordinal(image.native))
 
 
 def img_relay_to(image: ImageHandle, publication_slot: int) -> None:

@@ -365,10 +365,16 @@ void ps_img_report_gaps(ps_img_t *image);
  * image. */
 void ps_img_relay_to(ps_img_t *image, int32_t publication_slot);
 /* Continues the image of a relay whose process has died. `recorded` is the end of the last message
- * that the dead process has recorded. If the dead process had released the first fragments of the
- * next message, the next poll delivers this message from its first fragment on: a message lies in
- * one term, so its fragments are still in the log. Call this function before the first poll. */
-int ps_img_take_over(ps_img_t *image, int64_t recorded);
+ * that the dead process has published, or of the last gap that was reported to it. If the dead
+ * process had released the first fragments of the next message, the next poll delivers this message
+ * from its first fragment on: a message lies in one term, so its fragments are still in the log. If
+ * the dead process had not released the whole log below `recorded`, the image moves past the rest.
+ * `ordinal` is the number of messages below `recorded`, as ps_img_ordinal() counts; -1: unknown.
+ * Call this function before the first poll. */
+int ps_img_take_over(ps_img_t *image, int64_t recorded, int64_t ordinal);
+/* Returns the number of messages of the session below the delivered position, the number from which
+ * the next gap of an isolated reader counts. -1: unknown, or the reader is not isolated. */
+int64_t ps_img_ordinal(ps_img_t *image);
 /* Fetches the gap that a poll reached. If a poll has reached a gap, returns 1, and stores the gap:
  * the positions *from to *to are lost permanently. *messages gets the number of lost messages; -1:
  * unknown. Returns 0 if no poll has reached a gap. */

@@ -390,20 +390,28 @@ void ps_img_relay_to(ps_img_t *image, int32_t publication_slot)
     }
 }
 
-int ps_img_take_over(ps_img_t *image, int64_t recorded)
+int ps_img_take_over(ps_img_t *image, int64_t recorded, int64_t ordinal)
 {
     const int64_t term = image->released & ~(int64_t)image->log.term_mask;
     const int64_t from = recorded > term ? recorded : term;
 
-    if (recorded < 0 || recorded % PS_FRAME_ALIGNMENT != 0 || image->delivered != image->released) {
+    if (recorded < 0 || recorded % PS_FRAME_ALIGNMENT != 0 || image->delivered != image->released ||
+        recorded - image->released > INT64_C(3) * image->log.term_length) {
         return ps_fail(
             PS_E_INVALID, "cannot continue an image at %lld: released %lld, delivered %lld",
             (long long)recorded, (long long)image->released, (long long)image->delivered);
     }
-    if (from < image->delivered) {
-        image->delivered = from;
+    image->delivered = from;
+    image->join_position = from < image->join_position ? from : image->join_position;
+    if (image->isolated != NULL) {
+        ps_img_isolated_taken_over(image, ordinal);
     }
     return PS_OK;
+}
+
+int64_t ps_img_ordinal(ps_img_t *image)
+{
+    return image->isolated != NULL ? ps_img_isolated_ordinal(image) : PS_ORDINAL_UNKNOWN;
 }
 
 void ps_img_report_gaps(ps_img_t *image)

@@ -34,6 +34,7 @@ struct ps_isolated {
     int64_t ordinal;             /* of the delivered position, as in the ring; PS_ORDINAL_UNKNOWN */
     bool skips;                  /* continues with the newest depth_bytes */
     bool reads_next;             /* it has skipped, and reads a message before it skips again */
+    bool taken_over;             /* another process of the reader was the one that joined */
     alignas(COPY_ALIGNMENT) uint8_t copies[COPY_BYTES];
 };
 
@@ -61,6 +62,7 @@ int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params)
     }
     isolated->skips = params->isolation == PS_READER_DROP_OLDEST;
     isolated->reads_next = false;
+    isolated->taken_over = false;
     isolated->depth_bytes = params->depth_bytes;
     isolated->ordinal = PS_ORDINAL_UNKNOWN;
     if (image->join_position == params->join_position && params->join_ordinal >= 0) {
@@ -135,7 +137,7 @@ static void learn_ordinal(ps_img_t *image)
     ps_isolated_t *isolated = image->isolated;
     const int64_t joined =
         believed(atomic_load_explicit(&image->subscriber->join_ordinal, memory_order_acquire));
-    if (image->delivered == image->join_position && joined != 0) {
+    if (image->delivered == image->join_position && joined != 0 && !isolated->taken_over) {
         isolated->ordinal = joined;
         return;
     }
@@ -452,6 +454,20 @@ int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_m
     }
     isolated->reads_next = isolated->reads_next && kept <= 0;
     return kept;
+}
+
+void ps_img_isolated_taken_over(ps_img_t *image, int64_t ordinal)
+{
+    image->isolated->taken_over = true;
+    image->isolated->ordinal = believed(ordinal);
+}
+
+int64_t ps_img_isolated_ordinal(ps_img_t *image)
+{
+    if (image->isolated->ordinal == PS_ORDINAL_UNKNOWN) {
+        learn_ordinal(image);
+    }
+    return image->isolated->ordinal;
 }
 
 void ps_img_isolated_rewound(ps_img_t *image, int64_t to)

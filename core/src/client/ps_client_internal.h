@@ -176,6 +176,11 @@ int32_t ps_img_skip(ps_img_t *image, int64_t from);
  * gets at least one message before the next skip. Returns 1 if the reader does not skip, otherwise
  * the same values as ps_img_skip. */
 int32_t ps_img_skip_lagged(ps_img_t *image, const ps_img_before_t *before);
+/* Records that another process of the reader joined. `ordinal` is the number of messages below the
+ * delivered position; -1: the number is unknown. */
+void ps_img_isolated_taken_over(ps_img_t *image, int64_t ordinal);
+/* Returns the number of messages below the delivered position; -1: the number is unknown. */
+int64_t ps_img_isolated_ordinal(ps_img_t *image);
 /* Records that the messages between `to` and the delivered position will be delivered again. */
 void ps_img_isolated_rewound(ps_img_t *image, int64_t to);
 /* Records that the reader moves past this number of messages; -1: the number is unknown. */

@@ -11,9 +11,8 @@ typedef struct reader {
     ps_img_t *image;
 } reader_t;
 
-static void open_reader(reader_t *reader, int32_t isolation, int64_t depth_bytes)
+static void open_image(reader_t *reader, int32_t isolation, int64_t depth_bytes)
 {
-    stream_open(&reader->stream, NULL);
     const stream_t *stream = &reader->stream;
     const ps_img_params_t params = { .log_path = stream->path,
                                      .correlation_id = 11,
@@ -26,9 +25,16 @@ static void open_reader(reader_t *reader, int32_t isolation, int64_t depth_bytes
                                      .depth_bytes = depth_bytes,
                                      .join_position = 0,
                                      .join_ordinal = 0 };
-    reader->pub = stream_pub(&reader->stream);
     CHECK_EQ(ps_img_open(stream->client, &params, &reader->image), PS_OK);
     ps_img_report_gaps(reader->image);
+}
+
+static void open_reader(reader_t *reader, int32_t isolation, int64_t depth_bytes)
+{
+    stream_open(&reader->stream, NULL);
+    const stream_t *stream = &reader->stream;
+    reader->pub = stream_pub(&reader->stream);
+    open_image(reader, isolation, depth_bytes);
     ps_counter_set(stream->cnc, stream->limit, PS_TERM_MIN);
     for (int32_t i = 0; i < MESSAGES; i++) {
         uint8_t source[PAYLOAD];
@@ -252,6 +258,35 @@ static void test_a_rewound_message_is_delivered_again_or_lost(void)
     close_reader(&reader);
 }
 
+/* A process that takes over passes over what the dead one had, and counts from there. */
+static void test_a_process_that_takes_over_counts_what_it_misses(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_INDEPENDENT, 0);
+    CHECK_EQ(ps_img_ordinal(reader.image), 0);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 2, PS_POLL_ASSEMBLE), 2);
+    CHECK_EQ(ps_img_ordinal(reader.image), 2);
+    ps_img_release(reader.image);
+    ps_img_close(reader.image);
+
+    open_image(&reader, PS_READER_INDEPENDENT, 0);
+    CHECK_EQ(ps_img_position(reader.image), 2 * FRAME);
+    CHECK_EQ(ps_img_take_over(reader.image, INT64_C(4) * PS_TERM_MIN, 3), PS_E_INVALID);
+    CHECK_EQ(ps_img_take_over(reader.image, 3 * FRAME, 3), PS_OK);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 1, PS_POLL_ASSEMBLE), 1);
+    CHECK_EQ(messages[0].data[0], 3);
+    ps_img_close(reader.image);
+
+    open_image(&reader, PS_READER_INDEPENDENT, 0);
+    CHECK_EQ(ps_img_take_over(reader.image, 4 * FRAME, 5), PS_OK); /* one was dropped before */
+    CHECK_EQ(ps_img_ordinal(reader.image), 5);
+    write_over(&reader, 8 * FRAME);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 1, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 4 * FRAME, 8 * FRAME, 3);
+    close_reader(&reader);
+}
+
 static void test_impossible_boundaries_stop_the_image(void)
 {
     reader_t reader;
@@ -277,6 +312,7 @@ int main(void)
     RUN(test_outrun_before_a_message_longer_than_the_depth_it_gets_this_message);
     RUN(test_an_impossible_newest_position_is_not_believed);
     RUN(test_a_rewound_message_is_delivered_again_or_lost);
+    RUN(test_a_process_that_takes_over_counts_what_it_misses);
     RUN(test_impossible_boundaries_stop_the_image);
     return 0;
 }

@@ -309,8 +309,9 @@ static void an_image_continues_with_the_message_of_which_a_part_was_released(voi
 
     image = stream_img(&stream);
     CHECK_EQ(ps_img_position(image), 64 + 1408);
-    CHECK_EQ(ps_img_take_over(image, 31), PS_E_INVALID);
-    CHECK_EQ(ps_img_take_over(image, 64), PS_OK);
+    CHECK_EQ(ps_img_take_over(image, 31, -1), PS_E_INVALID);
+    CHECK_EQ(ps_img_ordinal(image), -1); /* the stream waits for this reader */
+    CHECK_EQ(ps_img_take_over(image, 64, 1), PS_OK);
     CHECK_EQ(ps_img_poll(image, messages, 4, PS_POLL_ASSEMBLE), 1);
     CHECK_EQ(messages[0].length, 3000);
     CHECK_EQ(memcmp(messages[0].data, source, 3000), 0);
@@ -320,7 +321,7 @@ static void an_image_continues_with_the_message_of_which_a_part_was_released(voi
     ps_img_close(image);
 
     image = stream_img(&stream);
-    CHECK_EQ(ps_img_take_over(image, ps_pub_position(pub)), PS_OK);
+    CHECK_EQ(ps_img_take_over(image, ps_pub_position(pub), 2), PS_OK);
     CHECK_EQ(ps_img_poll(image, messages, 4, PS_POLL_ASSEMBLE), 0);
     ps_img_close(image);
     ps_pub_close(pub);

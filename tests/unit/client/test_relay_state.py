@@ -48,16 +48,16 @@ def test_a_killed_writer_leaves_the_place_before_or_the_new_one(
     old, new = Point(64, 96, 1, 0), Point(128, 160, 2, 3)
     memory: Any = bytearray(CELL_BYTES)
     cell = Cell(memory, 0)
-    cell.write(old.source, old.target, old.ordinal, old.skip)
+    cell.write(old.source, old.target, old.ordinal, old.source_ordinal)
     monkeypatch.setattr("penstock.client._relay_state._NUMBER", Stores("=q"))
     monkeypatch.setattr("penstock.client._relay_state._POINT", Stores("=qqqq"))
     monkeypatch.setattr(Stores, "left", stores)
     if stores == 2:                     # the place, then which of the two counts
-        cell.write(new.source, new.target, new.ordinal, new.skip)
+        cell.write(new.source, new.target, new.ordinal, new.source_ordinal)
         assert cell.read() == new
         return
     with pytest.raises(Killed):
-        cell.write(new.source, new.target, new.ordinal, new.skip)
+        cell.write(new.source, new.target, new.ordinal, new.source_ordinal)
     assert cell.read() == old
 
 
@@ -91,7 +91,7 @@ def test_the_next_process_reads_what_the_last_one_wrote(tmp_path: Path) -> None:
     again.close(remove=True)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 2, "legs": {}}', "7"])
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1, "legs": {}}', "7"])
 def test_a_damaged_file_is_that_of_a_new_relay(tmp_path: Path, text: str) -> None:
     (tmp_path / "relays").mkdir()
     (tmp_path / "relays" / "r.json").write_text(text)
