@@ -134,6 +134,21 @@ class ReaderStatistics:
     uncounted: int
 
 
+@attrs.frozen(kw_only=True)
+class RelayAccount:
+    """Numbers of messages of a session that a relay reads. The relay has published ``messages`` of
+    the messages from number ``first`` up to number ``next``. Gaps reported the other ``left_out``
+    of them. Other gaps reported ``told`` messages that the publishers' policy dropped. ``source``
+    is the ledger of the session."""
+
+    source: int
+    first: int
+    next: int
+    messages: int
+    left_out: int
+    told: int
+
+
 class Stop(enum.IntEnum):
     """Reason why a run of the world ended."""
 
@@ -400,6 +415,13 @@ class SimWorld(NativeObject):
     def relay_released(self, ledger: int, position: int) -> None:
         """Check the position up to which a relay has released the source of the ledger."""
         self._lib.ps_simworld_relay_released(self._handle, ledger, position)
+
+    def relay_account(self, ledger: int) -> RelayAccount:
+        """Return what a relay has done with the messages of the session that it reads; ``ledger``
+        is the ledger of the session that it publishes."""
+        native = self._ffi.new("ps_sim_relay_account_t *")
+        self._lib.ps_simworld_relay_account(self._handle, ledger, native)
+        return _read(RelayAccount, native)
 
     def relay_next(self, ledger: int) -> int:
         """Return the number of the message of the source with which a relay continues."""

@@ -126,6 +126,7 @@ RELAY: Final[Keys] = {
     "kill_points": ("kill_points", "counts"),
     "restart_s": ("restart_ns", "seconds"),
     "linger_s": ("linger_ns", "seconds"),
+    "may_join_late": ("may_join_late", "bool"),
     "circle": ("circle", "bool"),
 }
 PACE: Final = ("seconds", "us", "count")

@@ -139,6 +139,7 @@ class RelayScript:
     kill_points: tuple[int, ...] = ()
     restart_ns: int = 100 * MS_NS
     linger_ns: int = 60 * SECOND_NS
+    may_join_late: bool = False         # a session of its source may have begun before it reads it
     circle: bool = False                # its target leads back to a relay of its path
 
 

@@ -15,6 +15,7 @@ from penstock.core.driver_types import SystemCounter
 from penstock.daemon.conductor.sagas.custom import DEADLINE_NS
 from penstock.sim.congestion import MoodyWindow
 from penstock.sim.core import ReaderStatistics
+from penstock.sim.oracles import relays
 from penstock.sim.oracles.measure import jain_ppm
 from penstock.sim.oracles.relays import lagging, relay_faults
 from penstock.sim.scenario import MS_NS, SECOND_NS
@@ -59,9 +60,9 @@ def caught_up(world: World) -> bool:
 
 
 def awaits_gaps(world: World) -> bool:
-    """Return whether a subscriber has reached the end of a stream, but has not yet taken the report
-    of the stream's last gap."""
-    return any(
+    """Return whether a subscriber or relay at the end of a stream has not yet taken the report of
+    the stream's last gap."""
+    return relays.awaits_gaps(world) or any(
         subscriber.takes_gaps and publisher.ledgers and publisher.is_open
         and subscriber.reader(publisher.ledgers[-1]).untold > 0
         for publisher, subscriber in pairs(world)

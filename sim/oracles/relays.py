@@ -3,7 +3,8 @@
 
 The readers of a relay's target get all messages that the relay's source carried, once, in order. C
 code compares each message with the source (``sim/native/world/ps_sim_relay.c``). This module checks
-the end of a run: nothing is missing, and a relay whose target leads back to its own path has ended.
+the end of a run. Nothing is missing. A relay whose target leads back to its own path has ended. The
+messages that a publisher offered have reached the last reader, or gaps reported them on the way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from penstock.sim.core import RelayAccount
 from penstock.sim.world.apps import Subscriber
 from penstock.sim.world.relays import RelayApp
 
@@ -60,9 +62,70 @@ def lagging(world: World) -> Iterator[str]:
                     yield f"subscriber {number} has {got} messages of {name}"
 
 
+def awaits_gaps(world: World) -> bool:
+    """Return whether a relay has relayed all messages of a session, but has not yet taken the
+    reports of all dropped ones."""
+    return any(
+        account.first == 0 and account.told != world.native.ledger_dropped(account.source)
+        for relay in world.relays for account in _accounts(world, relay)
+    )
+
+
+def _accounts(world: World, relay: RelayApp) -> Iterator[RelayAccount]:
+    """The accounts of the sessions that the relay reads now."""
+    for _, _, ledger in relay.sessions():
+        yield world.native.relay_account(ledger)
+
+
+def _unaccounted(world: World, relay: RelayApp) -> Iterator[str]:
+    """Compare what a relay has published and what gaps reported to it with its source."""
+    script = relay.script
+    for account in _accounts(world, relay):
+        name = f"relay {relay.number}"
+        if account.first > 0 and not script.may_join_late and script.restart_ns < script.linger_ns:
+            yield f"{name} joined a session of its source at message {account.first}"
+        if account.first + account.messages + account.left_out != account.next:
+            yield (
+                f"{name} has published {account.messages} of the messages from {account.first} to "
+                f"{account.next}, gaps reported {account.left_out}"
+            )
+        dropped = world.native.ledger_dropped(account.source)
+        if account.first == 0 and account.told != dropped:
+            yield f"gaps reported {account.told} dropped messages to {name}, {dropped} were dropped"
+
+
+def _lost_on_the_way(world: World) -> Iterator[str]:
+    """Compare the messages that each publisher offered with those that arrived behind all relays,
+    and those that gaps reported."""
+    accounts = {
+        ledger: world.native.relay_account(ledger)
+        for relay in world.relays for _, _, ledger in relay.sessions()
+    }
+    published = {each.ledgers[-1] for each in world.publishers if each.is_open and each.ledgers}
+    for relay in world.relays:
+        for _, _, last in relay.sessions():
+            path = [accounts[last]]
+            while path[-1].source in accounts:
+                path.append(accounts[path[-1].source])
+            origin = path[-1].source
+            # A session may have ended with the host of its relay, and not have timed out yet.
+            if origin not in published or any(account.first > 0 for account in path):
+                continue
+            offered = world.native.ledger_messages(origin) + world.native.ledger_dropped(origin)
+            reported = sum(account.left_out + account.told for account in path)
+            for number, subscriber in _readers(world, relay):
+                got = subscriber.reader(last)
+                if got.first == 0 and got.messages + got.missed + reported != offered:
+                    yield (
+                        f"{offered} messages were offered, subscriber {number} behind "
+                        f"{len(path)} relays got {got.messages}, gaps reported {reported}"
+                    )
+
+
 def relay_faults(world: World) -> Iterator[str]:
     """Return the violations of the run that concern relays."""
     yield from lagging(world)
+    yield from _lost_on_the_way(world)
     for relay in world.relays:
         if relay.fault:
             yield f"relay {relay.number} ended: {relay.fault}"
@@ -71,6 +134,7 @@ def relay_faults(world: World) -> Iterator[str]:
                 f"relay {relay.number} {'leads' if relay.script.circle else 'does not lead'} back "
                 f"to its own path, and ended with {relay.loop!r}"
             )
+        yield from _unaccounted(world, relay)
         for number, subscriber in _readers(world, relay):
             for ledger in relay.ledgers:
                 got = subscriber.reader(ledger)

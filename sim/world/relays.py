@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from penstock.client._client import Client
-from penstock.client._port import RelayPort
+from penstock.client._port import PortState, RelayPort
 from penstock.client._publication import Publication
 from penstock.client._relay import Relay, default_name
 from penstock.core import client as core
@@ -30,7 +30,7 @@ from penstock.sim.world.host import Host
 
 if TYPE_CHECKING:
     from penstock.client._image import Image
-    from penstock.client._relay import _Leg
+    from penstock.client._relay_leg import Leg
     from penstock.client._relay_state import Cell
     from penstock.client._restart import Gap
 
@@ -43,6 +43,11 @@ _SLICE_NS: Final = 250_000_000
 
 class _Killed(BaseException):
     """Ends the turn in which the process of a relay is killed."""
+
+
+class _Waits(BaseException):
+    """Ends the turn in which a relay makes a request while no daemon runs. A real relay waits in
+    this request for the next daemon."""
 
 
 @attrs.frozen
@@ -112,17 +117,29 @@ class _SimRelay(Relay):
         client._classes = attrs.evolve(client._classes, publication=RelayPublication)
         return client
 
-    def _open(self, image: Image, cell: Cell) -> _Leg:
+    def _begin(self, image: Image) -> None:
+        if self._client._port.state is PortState.AWAY:
+            self._arrived.appendleft(image)
+            raise _Waits
+        super()._begin(image)
+
+    def _end(self, image_id: int) -> None:
+        if self._client._port.state is PortState.AWAY:
+            self._ended.appendleft(image_id)
+            raise _Waits
+        super()._end(image_id)
+
+    def _open(self, image: Image, cell: Cell) -> Leg:
         leg = super()._open(image, cell)
         self._note(leg)
         return leg
 
-    def _reopen(self, image: Image, known: dict[str, Any]) -> _Leg:
+    def _reopen(self, image: Image, known: dict[str, Any]) -> Leg:
         leg = super()._reopen(image, known)
         self._note(leg)
         return leg
 
-    def _note(self, leg: _Leg) -> None:
+    def _note(self, leg: Leg) -> None:
         session = self._app.session(leg)
         self.sessions[leg.image.correlation_id] = session
         publication = leg.publication
@@ -179,12 +196,16 @@ class RelayApp:
         self.fault = ""                 # other error that ended it
         self.refused = 0                # sessions of its source that it refused
         self.deaths = 0
+        #: Sessions of its target that ended without a notice, because its host died.
+        self.abandoned: set[int] = set()
+        self._published: set[int] = set()       # sessions
         self._host = host
         self._rng = rng
         self._relay: _SimRelay | None = None
         self._offers = 0                # that were accepted
         self._kill_points = set(script.kill_points)
         self._paused = False
+        self._waits = False             # for a daemon, to start
         self._due_ns = NEVER_NS
         self._ticket: tuple[core.ClientHandle, int] | None = None
 
@@ -217,9 +238,10 @@ class RelayApp:
     def new_id(self) -> int:
         return self._rng.getrandbits(63) | 1
 
-    def session(self, leg: _Leg) -> _Session:
+    def session(self, leg: Leg) -> _Session:
         """Return what notes the messages of a leg."""
         publication, image, script = leg.publication, leg.image, self.script
+        self._published.add(publication.session_id)
         ledger = self.native.add_relayed(
             (publication.session_id, script.target_stream),
             (image.session_id, script.source_stream),
@@ -252,18 +274,23 @@ class RelayApp:
     @property
     def due_ns(self) -> int:
         """Time of its next turn, if nothing wakes it before."""
-        return NEVER_NS if self._paused or not self._host.running else self._due_ns
+        return self._due_ns if self._runs else NEVER_NS
+
+    @property
+    def _runs(self) -> bool:
+        """Whether it can take a turn. A relay continues while only its daemon is dead."""
+        return not self._paused and (self._host.running or self._host.script.adopt)
 
     def wait(self) -> None:
         """Let the next run of the world end when the relay is woken."""
-        if self._ticket is not None and not self._paused and self._host.running:
+        if self._ticket is not None and self._runs:
             self.native.wait_for(*self._ticket)
 
     def act(self) -> None:
         """Take a turn if it is due, or if the relay was woken."""
         woken = self._ticket is not None and core.client_ticket(self._ticket[0]) != self._ticket[1]
         late = self._due_ns <= self._host.now_ns
-        if self._relay is None or self._paused or not self._host.running or not (woken or late):
+        if self._relay is None or not self._runs or not (woken or late):
             return
         self._ticket = None
         try:
@@ -271,6 +298,8 @@ class RelayApp:
         except _Killed:
             self.kill()
             return
+        except _Waits:
+            self._due_ns = self._host.now_ns + _SLICE_NS
         except RelayLoop as error:
             self.loop = str(error)
             self._end()
@@ -306,7 +335,8 @@ class RelayApp:
     # ---- life ------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Start a process."""
+        """Start a process; without a daemon, it waits for one."""
+        self._waits = not self._host.running
         if self._relay is None and self._host.running and not self.is_over:
             _LOG.disabled = True
             try:
@@ -320,8 +350,12 @@ class RelayApp:
         self._due_ns = self._host.now_ns
 
     def resume(self) -> None:
-        """Take a turn after a new daemon has adopted the client."""
-        self._due_ns = self._host.now_ns
+        """A new daemon has adopted the streams of a dead one: take a turn, or start if the process
+        waits for a daemon."""
+        if self._relay is not None:
+            self._due_ns = self._host.now_ns
+        elif self._waits:
+            self.open()
 
     def kill(self) -> None:
         """End the process as by SIGKILL."""
@@ -343,6 +377,7 @@ class RelayApp:
         if self._host.running:
             self._end()
         else:
+            self.abandoned |= self._published
             self.kill()
         self._due_ns = NEVER_NS
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import json
 import os
 import random
 import shutil
@@ -285,7 +286,8 @@ class World:
             if publisher.host is host and publisher.script.open_ns <= self.now_ns:
                 self._starting(publisher)()
         for relay in self.relays:
-            if relay.host is host and relay.script.start_ns <= self.now_ns:
+            if relay.host is host and not host.script.adopt and \
+                    relay.script.start_ns <= self.now_ns:
                 relay.open()
 
     # ---- time ------------------------------------------------------------------------------------
@@ -410,11 +412,13 @@ class World:
             host.running and host.conductor.snapshot().images for host in self.hosts
         ):
             self.run_until(self.now_ns + 10 * SLICE_NS)
+        abandoned = set().union(*(relay.abandoned for relay in self.relays))
         return [
             f"{host.name} at {at_ns / SECOND_NS:.3f} s: {fields}, though its stream was ended"
             for host, known in zip(self.hosts, notified, strict=True)
             for at_ns, name, fields in host.events[known:]
             if name == "image_unavailable" and '"reason": "timeout"' in fields
+            and json.loads(fields)["session_id"] not in abandoned
         ]
 
     def _settled_link(self) -> None:

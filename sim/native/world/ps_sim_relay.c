@@ -2,7 +2,8 @@
  * ps_sim_relay.c: checks what relays publish and release. A relay publishes each message of the
  * session that it reads once, in order, with its content and its reserved value, and leaves out
  * only messages of a gap that was reported to the relay. No session passes a relay twice. A relay
- * releases a message only after its publication has accepted the message. The ledger of the relay's
+ * releases a message only after its publication has accepted the message. A gap is reported to one
+ * process of the relay; the next process continues behind it. The ledger of the relay's
  * session, which this file writes, checks the readers behind the relay.
  */
 #include "ps_sim_world.h"
@@ -49,6 +50,9 @@ int32_t ps_simworld_add_relayed(ps_simworld_t *world, int32_t session_id, int32_
             ledger->next = before->next; /* an earlier session has all messages below */
         }
     }
+    ledger->first = ledger->next;
+    ledger->within =
+        join_position > 0 && ps_sim_number_at(&world->ledgers[source], join_position, -1) < 0;
     return index;
 }
 
@@ -73,6 +77,7 @@ int32_t ps_simworld_relayed(ps_simworld_t *world, int32_t publisher, int64_t pos
     if (!ledger->begun && !is_message(source, ledger->next, data, length) &&
         is_message(source, ledger->next + 1, data, length)) {
         ledger->next++;
+        ledger->first++;
     }
     const int64_t number = ledger->next;
     if (!is_message(source, number, data, length)) {
@@ -105,7 +110,12 @@ void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, i
     const ps_sim_ledger_t *source = &world->ledgers[relayed->source];
     const int64_t first = ps_sim_first_beyond(source, from);
     const int64_t next = ps_sim_first_beyond(source, to);
-    const int64_t missing = next - first + ps_sim_marked(source, to) - ps_sim_marked(source, from);
+    if (relayed->within && !relayed->begun && first == relayed->next + 1) {
+        relayed->next++; /* the message in whose middle it joined */
+        relayed->first++;
+    }
+    const int64_t dropped = ps_sim_marked(source, to) - ps_sim_marked(source, from);
+    const int64_t missing = next - first + dropped;
     if (messages != missing || first != relayed->next) {
         ps_sim_violate(world,
                        "relay %d was told of %lld messages from message %lld of session %d on, "
@@ -114,6 +124,8 @@ void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, i
                        source->session_id, (long long)missing, (long long)relayed->next);
     }
     relayed->next = next > relayed->next ? next : relayed->next;
+    relayed->left_out += next - first;
+    relayed->told += dropped;
 }
 
 void ps_simworld_relay_released(ps_simworld_t *world, int32_t ledger, int64_t position)
@@ -121,13 +133,26 @@ void ps_simworld_relay_released(ps_simworld_t *world, int32_t ledger, int64_t po
     const ps_sim_ledger_t *relayed = &world->ledgers[ledger];
     const ps_sim_ledger_t *source = &world->ledgers[relayed->source];
     const int64_t released = ps_sim_first_beyond(source, position);
-    if (released > relayed->next) {
+    const int64_t passed = relayed->within && !relayed->begun ? 1 : 0;
+    if (released > relayed->next + passed) {
         ps_sim_violate(world,
                        "relay %d has released %lld messages of session %d, its publication has "
                        "accepted them up to %lld",
                        relayed->relay - 1, (long long)released, source->session_id,
                        (long long)relayed->next);
     }
+}
+
+void ps_simworld_relay_account(const ps_simworld_t *world, int32_t ledger,
+                               ps_sim_relay_account_t *out)
+{
+    const ps_sim_ledger_t *relayed = &world->ledgers[ledger];
+    *out = (ps_sim_relay_account_t){ .source = relayed->source,
+                                     .first = relayed->first,
+                                     .next = relayed->next,
+                                     .messages = relayed->count,
+                                     .left_out = relayed->left_out,
+                                     .told = relayed->told };
 }
 
 int64_t ps_simworld_relay_next(const ps_simworld_t *world, int32_t ledger)

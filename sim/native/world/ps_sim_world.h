@@ -67,6 +67,10 @@ typedef struct ps_sim_ledger {
     bool begun;       /* The relay has published a message. */
     int64_t next;     /* Number of the next message in the session that the relay reads. Before the
                        * first message: the lowest number that the relay may begin with. */
+    int64_t first;    /* Number there of the first message that the relay had to publish. */
+    int64_t left_out; /* Messages there that gaps reported to the relay. */
+    int64_t told;     /* Dropped messages there that gaps reported to the relay. */
+    bool within;      /* The relay joined in the middle of a message, which it does not get. */
     int64_t *origins; /* The number that message i has in the session of its publisher; NULL: it is
                        * i. */
 } ps_sim_ledger_t;

@@ -169,6 +169,15 @@ void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, i
                            int64_t messages);
 /* Checks the position up to which a relay has released the source of the ledger. */
 void ps_simworld_relay_released(ps_simworld_t *world, int32_t ledger, int64_t position);
+/* Numbers of messages of a session that a relay reads. The relay has published `messages` of the
+ * messages from number `first` up to number `next`. Gaps reported the other `left_out` of them.
+ * Other gaps reported `told` messages that the publishers' policy dropped. `source` is the ledger
+ * of the session. */
+typedef struct ps_sim_relay_account {
+    int64_t source, first, next, messages, left_out, told;
+} ps_sim_relay_account_t;
+void ps_simworld_relay_account(const ps_simworld_t *world, int32_t ledger,
+                               ps_sim_relay_account_t *out);
 /* Returns the number of the message of the source with which a relay continues. */
 int64_t ps_simworld_relay_next(const ps_simworld_t *world, int32_t ledger);
 /* Sets the limits on the data that the publication of a ledger retains for its readers: a number of
