@@ -153,6 +153,30 @@ def test_offered_is_delivered_and_dropped(policy: str, medium: str, loss_ppm: in
         assert (dropped > 0) == (policy in ("drop_newest", "drop_oldest"))
 
 
+@pytest.mark.parametrize("medium", MEDIA)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_publisher_that_closes_while_its_log_is_full_loses_no_count(
+    policy: str, medium: str
+) -> None:
+    """It closes 0.9 s after a reader has paused: no accepted message follows the last drops."""
+    with World(scenario(policy, medium, 0), 5) as world:
+        (publisher,) = world.publishers
+        world.run_until(PAUSES[0][0] + 900 * MS_NS)
+        (ledger,) = publisher.ledgers
+        accepted, dropped = publisher.sent, world.native.ledger_dropped(ledger)
+        skips = policy == "drop_oldest" and not medium.startswith("aeron")
+        assert (dropped > 0) == (policy in ("drop_newest", "drop_oldest") and not skips)
+        if not dropped:
+            assert skips or sum(each.refusals for each in publisher.statistics()) > 0
+        publisher.crash()
+        assert world.run().violations == ()
+        for subscriber in world.subscribers:
+            (got,) = subscriber.readers(ledger)
+            assert got.messages + got.missed == accepted
+            assert got.missed == 0 or (skips and subscriber.script.pauses)
+            assert (got.dropped, got.uncounted) == (dropped, 0)
+
+
 # ---- ps-depth in messages: after each step an oracle counts the messages in the log ----------
 
 
