@@ -16,7 +16,7 @@ import pytest
 from support.not_run import module, need_root
 from support.patience import Patience
 
-from penstock._bench import measure
+from penstock._bench import measure, runner
 from penstock._bench.processes import BenchError, Process
 from penstock._bench.worker_io import Collector, Source
 from penstock.core.bench import expected_hash
@@ -67,6 +67,57 @@ def test_throughput_counts_and_hashes(work: str, client: str) -> None:
     assert result["peak_depth_bytes"] > 0
     assert (result["verdict"] == "consumer-bound") == (result["pressure_share"] >= 0.5)
     assert (result["pressure_events"] == 0) == (result["pressure_share"] == 0)
+
+
+@pytest.mark.parametrize("work", ["udp", "ipc"])
+def test_a_run_whose_subscriber_is_stopped_is_consumer_bound(
+    monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    """The subscriber stops for four seconds from the start on, and then reads for one."""
+    started: dict[str, Process] = {}
+    start, say = runner.worker, Process.say
+
+    def remember(role: str, *arguments: Any) -> Process:
+        started[role] = start(role, *arguments)
+        return started[role]
+
+    def stop(process: Process, text: str) -> None:
+        say(process, text)
+        if text == "go":
+            subscriber = psutil.Process(started["sub"].pid)
+            subscriber.suspend()
+            time.sleep(4.0)
+            subscriber.resume()
+
+    monkeypatch.setattr(runner, "worker", remember)
+    monkeypatch.setattr(Process, "say", stop)
+    result = runner.run(work, runner.Settings(
+        seconds=0.9, warmup_s=0.1, term_length=1 << 20, window=128 << 10
+    ))
+    assert result["hash_ok"] is True
+    assert result["pressure_share"] >= 0.7
+    assert result["verdict"] == "consumer-bound"
+
+
+@pytest.mark.parametrize("work", ["udp", "ipc"])
+def test_a_run_whose_publisher_has_a_rate_is_source_bound(
+    monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    """The messages of a second are a tenth of the log. So a machine that pauses for some seconds
+    does not fill the log."""
+    start = runner.worker
+
+    def with_rate(role: str, side: Any, task: Any) -> Process:
+        mark = "|" if "?" in task["channel"] else "?"
+        rate = f"{mark}ps-rate=10000msg" if role == "pub" else ""
+        return start(role, side, {**task, "channel": task["channel"] + rate})
+
+    monkeypatch.setattr(runner, "worker", with_rate)
+    result = runner.run(work, runner.Settings(seconds=0.9, warmup_s=0.1))
+    assert result["hash_ok"] is True
+    assert result["sent"] > 1000
+    assert result["pressure_share"] <= 0.2
+    assert result["verdict"] == "source-bound"
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["exclusive", "shared"])
