@@ -238,6 +238,12 @@ static void check_first(ps_probe_t *probe, const ps_probe_image_t *model,
     }
 }
 
+/* Bytes a second. The driver counts whole microseconds, which a cadence has few of. */
+static double per_cadence(int64_t bytes, const ps_pressure_reader_t *reader)
+{
+    return (double)bytes * SECOND / (double)(reader->cadence_ns / 1000 * 1000);
+}
+
 static void remember(ps_probe_t *probe, const ps_probe_image_t *model)
 {
     const ps_image_t *image = model->image;
@@ -252,14 +258,12 @@ static void remember(ps_probe_t *probe, const ps_probe_image_t *model)
     const ps_pressure_reader_t *reader = &image->subscribers[0].reader;
     const double cadence_ns = (double)reader->cadence_ns;
     const bool known = cadence_ns >= MS;
-    /* The receiver divides by whole microseconds: 1 us of a cadence of 2 ms is 1/2000. */
-    const double cadence_us = (double)(reader->cadence_ns / 1000);
     double rate = (double)reader->rate;
     if (reader->rate == 0 && known) { /* it has read one batch */
-        rate = (double)reader->taken * MS / cadence_us;
+        rate = per_cadence(reader->taken, reader);
     }
     if (known && reader->term > 0) {
-        rate = least(rate, (double)reader->term * MS / cadence_us);
+        rate = least(rate, per_cadence(reader->term, reader));
     }
     *learned = (ps_probe_learned_t){ .known = true,
                                      .open = image->n_subscribers > 1,
