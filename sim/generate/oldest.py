@@ -35,7 +35,7 @@ class _Oldest(Draw):
     """Adds to one scenario."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        super().__init__(random.Random(f"drop_oldest {seed}"), 0.14, set(scenario.classes))
+        super().__init__(random.Random(f"drop_oldest {seed}"), 0.2, set(scenario.classes))
         self.scenario = scenario
         self.depth = ""
 
@@ -67,7 +67,8 @@ class _Oldest(Draw):
         hosts = [host for host in range(1, self.scenario.hosts) if self._is_steady(host)]
         if not self._is_steady(0) or not self.chance("drop_oldest"):
             return self.scenario
-        medium = rng.choice(["ipc", "unicast", "spy", "mdc", "multicast"]) if hosts else "ipc"
+        media = ["ipc", "unicast", "spy", "mdc", "mdc", "multicast", "multicast"]
+        medium = rng.choice(media) if hosts else "ipc"
         if medium == "mdc" and self._refuses_datagrams():
             medium = "unicast"
         self.classes.add(f"drop_oldest: {medium}")
@@ -150,7 +151,7 @@ class _Oldest(Draw):
 
     def _closed(self, host: int) -> tuple[MisfitScript, ...]:
         """Draw a receiver that does not know the policy and closes its window, or none."""
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.3:
             return ()
         self.classes.add("drop_oldest: closed window")
         start = SECOND_NS + self.rng.randrange(SECOND_NS // 10)

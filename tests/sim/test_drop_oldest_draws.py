@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from support.seeds import classes_of
 
 from penstock.sim.generate import oldest
 from penstock.sim.generate.fuzz import generate
@@ -14,6 +15,14 @@ from penstock.sim.runner import attempt
 from penstock.sim.scenario import Scenario
 
 SEEDS = 400
+#: Rules of policies, depths, isolation and retention. Relays: test_relay_rules.py.
+KINDS = (
+    "drop_oldest", "drop_oldest: messages", "drop_oldest: bytes", "drop_oldest: closed window",
+    "policy: block", "policy: error", "policy: drop_newest", "relay: rate_limit", "low watermark",
+    "depth: messages", "retention: bytes", "retention: age", "isolated: independent",
+    "isolated: drop_oldest", "isolated: adoption", "isolated: plain receiver", "fan-in: equal",
+    "fan-in: priority", "fan-out: min", "fan-out: independent",
+)
 #: Draws of each kind of depth.
 DRAWS = 12
 
@@ -25,7 +34,13 @@ def draws(kind: str) -> Iterator[tuple[int, Scenario]]:
             yield seed, scenario
 
 
-@pytest.mark.parametrize("kind", ["messages", "bytes"])
+def test_a_twentieth_of_the_seeds_has_each_kind() -> None:
+    found = [name for seed in range(1, 601) for name in classes_of(seed)]
+    for name in KINDS:
+        assert found.count(name) >= 30, name
+
+
+@pytest.mark.parametrize("kind", ["messages", "bytes", "closed window"])
 def test_skipped_messages_of_drawn_streams_are_counted(kind: str) -> None:
     run = 0
     for _, (seed, scenario) in zip(range(DRAWS), draws(kind), strict=False):
