@@ -9,6 +9,8 @@
 #include "ps_sim_probe.h"
 
 enum { TEST_EVERY = 64, LEAST_SAMPLES = 64 };
+/* How long turns are bound by the rate of the link after the socket was last full. */
+#define SHORT_TURNS_NS INT64_C(10000000)
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -82,12 +84,32 @@ static int64_t credit_limit(const ps_publication_t *pub)
     return pub->credits.on ? pub->credits.send_limit : INT64_MAX;
 }
 
+/* While a socket is full again and again, its turns are at most what the link takes in 50 us, but
+ * at least the smallest quantum. The bound of the turn may have changed during the cycle. */
+static int64_t link_bound(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_send_endpoint_t *endpoint = model->pub->endpoint;
+    const int64_t most = endpoint->turn_most;
+    const int64_t before = model->turn_most;
+    const int64_t until_ns = endpoint->refused_ns + SHORT_TURNS_NS;
+    model->turn_most = most;
+    if (most < PS_BANDS_QUANTUM_MIN) {
+        complain(probe, model, "a turn of a full socket is too short", most, PS_BANDS_QUANTUM_MIN);
+    }
+    if (most < INT64_MAX && now_ns > until_ns + 2 * ps_probe_slack_ns(probe, model->host)) {
+        complain(probe, model, "turns stay short", now_ns, until_ns);
+    }
+    return before > 0 && before < most ? before : most;
+}
+
 /* A turn ends when it is long, when nothing is there, or when something holds it. The limits are
  * those at its beginning: a status message that the sender reads afterwards may raise them. */
 static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
-    const int64_t bound = turn_bound(model);
+    const int64_t quantum = turn_bound(model);
+    const int64_t short_turn = link_bound(probe, model, now_ns);
+    const int64_t bound = quantum < short_turn ? quantum : short_turn;
     const int64_t limit =
         model->turn_limit < pub->sender_limit ? model->turn_limit : pub->sender_limit;
     const int64_t next = frame_wire(pub, pub->sender_position);
