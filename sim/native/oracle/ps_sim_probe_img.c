@@ -265,6 +265,27 @@ static int64_t slowest_reader(const ps_probe_image_t *model)
     return slowest;
 }
 
+/* Returns the position from which the log must keep data for the slowest reader; INT64_MAX: no
+ * reader gates. If an image ends while a reader is lagged, this reader reads on from the oldest
+ * data that the image still had. */
+static int64_t slowest_kept(const ps_probe_image_t *model)
+{
+    const ps_image_t *image = model->image;
+    int64_t slowest = slowest_reader(model);
+    if (image->state == PS_IMAGE_ACTIVE || slowest >= model->freed) {
+        return slowest;
+    }
+    slowest = INT64_MAX;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_image_subscriber_t *reader = &image->subscribers[i];
+        const int64_t position = load(reader->position);
+        const int64_t kept =
+            reader->isolation.lagged && position < model->freed ? model->freed : position;
+        slowest = ps_tether_gates(&reader->tether) && kept < slowest ? kept : slowest;
+    }
+    return slowest;
+}
+
 static bool has_isolated(const ps_image_t *image)
 {
     bool any = false;
@@ -295,7 +316,12 @@ static void check_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
             now_ns, "what readers released is seen");
     /* A term is kept below the slowest reader. An isolated reader that was lagged counted as the
      * leader meanwhile: when it keeps up again, all that it has not read is still there. */
-    const int64_t waited_for = slowest == INT64_MAX ? image->consumption : slowest;
+    if (image->state == PS_IMAGE_ACTIVE || !model->inactive) {
+        model->freed = image->free_to;
+    }
+    model->inactive = image->state != PS_IMAGE_ACTIVE;
+    const int64_t needed = slowest_kept(model);
+    const int64_t waited_for = needed == INT64_MAX ? image->consumption : needed;
     const int64_t kept = has_isolated(image) ? model->consumption : waited_for;
     if ((image->free_to > kept - term || image->free_to > waited_for) &&
         image->free_to > image->join_position && image->n_subscribers > 0 &&

@@ -420,6 +420,8 @@ typedef struct ps_probe_image {
                                 * the window. */
     int64_t requested_rtt[16]; /* open requests, the oldest first */
     int32_t n_requested_rtt;
+    int64_t freed; /* The log was released up to here when the image ended, or is now. */
+    bool inactive; /* The image is no longer active. */
     int64_t consumption;
     uint64_t naks;
     int64_t naks_shown;
