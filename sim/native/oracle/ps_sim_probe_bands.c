@@ -60,6 +60,7 @@ void ps_probe_bands_begin(ps_probe_t *probe, int32_t host, int64_t now_ns)
     ps_probe_bands_t *bands = &probe->bands[host];
     bands->cycle++;
     bands->quantum = sender->bands.quantum;
+    bands->alone = sender->bands.alone;
     bands->datagram = sender->largest_datagram;
     bands->count = sender->publication_count;
     bands->slow = now_ns - bands->step_ns >= PS_SLOW_CYCLE_NS;
@@ -163,7 +164,9 @@ static void add_stream(ps_probe_t *probe, ps_probe_pub_t *model, cycle_t *cycle)
         cycle->saturated[list] = true;
         cycle->any = true;
     }
-    if (!stays) {
+    /* A turn for which no other stream waits is not counted. If it sends nothing, its stream may be
+     * one that seems to have waited. */
+    if (!stays || model->pub->sender->bands.alone != bands->alone) {
         model->band_joined = bands->cycle;
     }
     if (turns > 0 && model->band_bytes >= turns * (bands->quantum + model->pub->log.mtu)) {

@@ -243,10 +243,10 @@ enum { PS_PROBE_BANDS = 6 };
 /* Model of the shares of a host's bands. The unit of the bytes of a band is the band's share of a
  * round, and that of retransmits is a quantum. */
 typedef struct ps_probe_bands {
-    /* Of the present duty cycle: its number; the quantum and the largest datagram at its beginning;
-     * the number of publications at its beginning. `slow`: the sender serves all streams in this
-     * cycle. */
-    int64_t cycle, quantum, datagram;
+    /* Of the present duty cycle: its number; the quantum, the largest datagram, the number of turns
+     * for which no other stream waited, and the number of publications at its beginning. `slow`:
+     * the sender serves all streams in this cycle. */
+    int64_t cycle, quantum, datagram, alone;
     int32_t count;
     bool slow;
     int64_t step_ns; /* time of the last duty cycle */
