@@ -97,11 +97,15 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
 /* A sender may pass padding that begins inside the window. It then stays at the end of its term,
  * beyond the accepted range, until a reader advances. The sender is alive, and the data missing up
  * to the edge must be requested, because no other frame shows it. Under NAK-strength control a
- * sender may be at any position beyond the edge. */
+ * sender may be at any position beyond the edge. A sender that is too far away to retransmit what
+ * is missing does not keep the image alive: it would live, and read nothing, for ever. */
 static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
                                int64_t position, const ps_addr_t *from)
 {
     const int64_t edge = ps_image_edge(image);
+    const int64_t reach = ps_log_repair_reach(image->log.term_length, image->log.mtu,
+                                              ps_image_under_nak(image));
+    const bool lost = image->params.reliable && position - ps_image_contiguous(image) > reach;
 
     if (ps_image_under_nak(image)) {
         ps_image_on_stated(image, position);
@@ -112,7 +116,7 @@ static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *d
     }
     ps_system_add(image->context, PS_SYS_HEARTBEATS_RECEIVED, 1);
     ps_image_touch(image, destination, from, position);
-    image->packet_ns = image->receiver->now_ns;
+    image->packet_ns = lost ? image->packet_ns : image->receiver->now_ns;
     ps_image_withdraw_end(image, &image->connections[destination->index]);
     if (edge > image->hwm) {
         (void)ps_image_raise_hwm(image, edge);
