@@ -60,6 +60,19 @@ WRONG = (
         now="ps_image_contiguous(image) < image->sent_seen - reach) {\n        ps_image_end",
         old="ps_image_contiguous(image) < image->sent_seen) {\n        ps_image_end",
     )),
+    ("believes a single datagram", "slow, pauses", Patch(
+        file="ps_image_outrun.c", now="BELIEVED = 2", old="BELIEVED = 0",
+    )),
+    ("believes datagrams that do not continue each other", "slow, pauses", Patch(
+        file="ps_image_outrun.c",
+        now="const bool follows = position >= image->beyond_end && "
+        "position - image->beyond_end <= half;",
+        old="const bool follows = position >= 0 || half < 0;",
+    )),
+    ("never believes that its sender is ahead", "slow, pauses", Patch(
+        file="ps_image_outrun.c", now="image->beyond_count >= BELIEVED",
+        old="image->beyond_count > BELIEVED",
+    )),
     ("delays a NAK of a group until repair is impossible", "slow", Patch(
         file="ps_image_nak.c", now="    hasten(image, now_ns);\n", old="",
     )),

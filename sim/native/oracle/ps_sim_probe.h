@@ -19,6 +19,7 @@
  *   ps_sim_probe_rate.c   token buckets, cubic
  *   ps_sim_probe_nak.c    NAK-strength control: the sender's limit, the receiver's thresholds
  *   ps_sim_probe_reader.c NAK-strength control: cadence, rate and residue of the readers
+ *   ps_sim_probe_beyond.c NAK-strength control: datagrams that show how far ahead the sender is
  *   ps_sim_probe_spy.c    spies that stand for receivers
  *   ps_sim_probe_relay.c  the client that a status message names, also behind a relay
  *   ps_sim_probe_path.c   learned reordering, ways to the sender, readers that may be left behind
@@ -336,6 +337,10 @@ void ps_probe_readers_forget(ps_probe_t *probe, int32_t host);
 void ps_probe_readers_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 void ps_probe_readers_stated(ps_probe_t *probe, const ps_probe_image_t *model,
                              const ps_pressure_t *pressure, int64_t position);
+/* ps_sim_probe_beyond.c: the first function records that the receiver reads [position, end); a
+ * heartbeat has position == end. The second checks how far the image believes its sender to be. */
+void ps_probe_beyond_read(ps_probe_image_t *model, int64_t position, int64_t end);
+void ps_probe_beyond_check(ps_probe_t *probe, ps_probe_image_t *model);
 /* Returns the position of the image's slowest reader that is not paused; INT64_MAX: there is
  * none. */
 int64_t ps_probe_slowest(const ps_image_t *image, int64_t now_ns);

@@ -132,6 +132,7 @@ void ps_probe_image_begin(ps_probe_image_t *model, int64_t now_ns)
     model->made_ns = now_ns;
     model->heard_ns = now_ns;
     model->edge = image->hwm;
+    model->row.seen = image->sent_seen;
     model->eos = -1;
     model->sm_ns = INT64_MIN / 2;
     model->sm_position = image->sm_position;

@@ -93,6 +93,7 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
                                        * at once */
     }
     if (data->is_heartbeat) {
+        ps_probe_beyond_read(model, position, position);
         take_heartbeat(probe, model, data, position, now_ns);
         return;
     }
@@ -101,6 +102,7 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
         return;
     }
     const int64_t end = position + span;
+    ps_probe_beyond_read(model, position, end);
     if (end > ps_probe_accepted_to(image)) {
         ps_probe_count(probe, model->host, PS_SYS_OVER_RUNS, 1);
         return; /* beyond what is accepted */

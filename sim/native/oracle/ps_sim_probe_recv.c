@@ -461,6 +461,7 @@ void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
     check_round_trips(probe, model, now_ns);
     check_pressure(probe, model, now_ns);
     check_beyond(probe, model, now_ns);
+    ps_probe_beyond_check(probe, model);
     check_end(probe, model, now_ns);
     check_drain(probe, model, now_ns);
 }

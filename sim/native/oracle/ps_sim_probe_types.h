@@ -109,6 +109,15 @@ typedef struct ps_probe_readers {
     bool outrun; /* True if the image had ended because its readers were too slow. */
 } ps_probe_readers_t;
 
+/* Datagrams in a row that show an image a position of its sender beyond repair or its window. */
+typedef struct ps_probe_row {
+    int64_t end;      /* of the last of these datagrams */
+    int64_t further;  /* Number of datagrams that continue where the one before ended. */
+    int64_t believed; /* Highest position that the image may believe. */
+    int64_t seen;     /* Position that the image believed at the last check. */
+    bool unsure;      /* True if the driver possibly did not count the last datagram. */
+} ps_probe_row_t;
+
 /* Measured values that the reader of an outrun image must begin its next image with. */
 typedef struct ps_probe_learned {
     bool known;
@@ -437,6 +446,7 @@ typedef struct ps_probe_image {
     ps_probe_gap_t gaps[PS_PROBE_GAPS];
     ps_probe_queue_t queue;
     ps_probe_readers_t readers_before;
+    ps_probe_row_t row;
     /* The receiver accepts a range of positions. This field is the last position of the sender that
      * was beyond this range; 0: there was no such position. */
     int64_t beyond;
