@@ -36,6 +36,7 @@ RULES: Final = (
     "nak: probes", "nak: probes beyond", "nak: free again", "nak: healthy silence",
     "nak: congestion window", "nak: plain receiver",
     "join: held", "join: expired", "join: too soon", "join: not joined", "join: spent",
+    "join: refused",
     "late: hold", "late: max", "late: min", "strategy silent",
     "cc=py: window", "cc=py: silent",
     "governor: coalesces", "governor: coalesced", "governor: defers", "governor: delays status",

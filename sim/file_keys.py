@@ -111,6 +111,7 @@ SUBSCRIBER: Final[Keys] = {
     "crash_s": ("crash_ns", "seconds"),
     "restart_s": ("restart_ns", "seconds"),
     "latency_ms": ("latency_ns", "ms"),
+    "refuses": ("refuses", "bool"),
     "client": ("client", "count"),
 }
 RELAY: Final[Keys] = {

@@ -117,6 +117,7 @@ class SubscriberScript:
     crash_ns: int | None = None         # dies without a word
     restart_ns: int | None = None       # and comes back as a new application
     latency_ns: int | None = None       # from acceptance to delivery, at most, of every message
+    refuses: bool = False               # its policy contradicts the stream's: it gets no image
     client: int = 0  # subscriptions of a host with the same number share a client; 0: its own
 
 

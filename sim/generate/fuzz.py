@@ -23,6 +23,7 @@ from penstock.sim.generate import (
     load,
     oldest,
     pools,
+    refusals,
     relays,
     retention,
     rules,
@@ -327,7 +328,7 @@ def generate(seed: int, *, plain: bool = False) -> Scenario:
     scenario = features.add_python_spies(scenario, seed)
     scenario = retention.add(isolated.add(scenario, seed), seed)
     scenario = oldest.add(load.add(pools.add(scenario, seed), seed), seed)
-    return relays.add(fan.add(scenario, seed), seed)
+    return refusals.add(relays.add(fan.add(scenario, seed), seed), seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------

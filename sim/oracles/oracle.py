@@ -40,6 +40,8 @@ def pairs(world: World) -> Iterator[tuple[Publisher, Subscriber]]:
     reach the end of this stream."""
     for subscriber in world.subscribers:
         for publisher in world.publishers:
+            if subscriber.script.refuses:
+                continue
             if subscriber.is_open and same_stream(publisher.script, subscriber.script):
                 yield publisher, subscriber
 
@@ -164,6 +166,8 @@ def _apart(world: World) -> Iterator[str]:
             yield f"subscriber {number} had a message after {late_ns} ns, {most_ns} at most"
         if most_ns is not None and subscriber.unavailable:
             yield f"subscriber {number} lost its image"
+        if subscriber.script.refuses and subscriber.joined:
+            yield f"subscriber {number} joined a stream whose policy contradicts its own"
 
 
 # ---- cost ----------------------------------------------------------------------------------------
@@ -198,14 +202,16 @@ def _wire(world: World) -> Iterator[str]:
             moody = any(MoodyWindow.__name__ in s.channel for s in world.scenario.subscribers)
             moved = any(other.script.adopt for other in world.hosts)
             circle = any(relay.script.circle for relay in world.relays)
+            refuses = any(s.refuses for s in world.scenario.subscribers)
             yield from _counted(
-                host, more=network.forged > 0, moody_windows=moody, moved=moved, circle=circle
+                host, more=network.forged > 0, moody_windows=moody, moved=moved,
+                rejects=circle or refuses,
             )
             yield from host.untold()
 
 
 def _counted(
-    host: Host, *, more: bool, moody_windows: bool, moved: bool, circle: bool
+    host: Host, *, more: bool, moody_windows: bool, moved: bool, rejects: bool
 ) -> Iterator[str]:
     counters = host.counters(SystemCounter.ERRORS, SystemCounter.SHORT_SENDS)
     full = bool(host.script.full) or host.script.short_send_ppm > 0
@@ -219,8 +225,11 @@ def _counted(
     # Each image has an object of its own, which may have complained before the image ended.
     ended = sum(name == "image_state" for _, name, _ in host.events)
     before += 2 * ended * moody_windows
-    # A relay rejects the stream that leads back to it, until the stream has ended.
-    before += circle * sum(name == "publication_error" for _, name, _ in host.events)
+    # A relay rejects the stream that leads back to it, until the stream has ended. A receiver whose
+    # policy contradicts that of a stream answers each SETUP so.
+    before += rejects * sum(
+        name in ("publication_error", "refused") for _, name, _ in host.events
+    )
     # Datagrams of a daemon that died may arrive behind those of the new daemon.
     before += moved * sum(name == "second_source" for _, name, _ in host.events)
     errors = counters[SystemCounter.ERRORS]

@@ -94,6 +94,7 @@ void ps_probe_join_refused(ps_probe_pub_t *model, int64_t id)
         if (joiner->used && joiner->id == id && joiner->waited) {
             joiner->waited = false;
             join->refused = id;
+            join->ended_by_refusal = true;
         }
     }
     if (id == join->fresh_id) {

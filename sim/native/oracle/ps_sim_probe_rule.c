@@ -73,6 +73,7 @@ void ps_probe_rule_pub(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t n
         note(probe, PS_SIM_RULE_JOIN_TOO_SOON, pub->join_verdict == PS_JOIN_TOO_SOON);
         note(probe, PS_SIM_RULE_JOIN_NOT_JOINED, pub->join_verdict == PS_JOIN_NOT_JOINED);
         note(probe, PS_SIM_RULE_JOIN_SPENT, pub->join_verdict == PS_JOIN_SPENT);
+        note(probe, PS_SIM_RULE_JOIN_REFUSED, model->join.ended_by_refusal);
     }
 }
 

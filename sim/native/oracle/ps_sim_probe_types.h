@@ -214,8 +214,9 @@ typedef struct ps_probe_join {
                                 * ended. */
     int64_t fresh_id;
     ps_addr_t fresh_from;
-    int64_t refused; /* Id of the joining receiver that has refused the stream in this duty
+    int64_t refused;       /* Id of the joining receiver that has refused the stream in this duty
                       * cycle; 0: none. */
+    bool ended_by_refusal; /* True if the group waited for a receiver that then refused. */
 } ps_probe_join_t;
 
 enum { PS_PROBE_QUEUED = 64 };
