@@ -494,6 +494,11 @@ class SimWorld(NativeObject):
         """
         self._lib.ps_simworld_detach_publisher(self._handle, publisher)
 
+    def kill_publisher(self, publisher: int) -> None:
+        """Kill the application in an offer, after it took a credit. Its message is not in the log.
+        """
+        self._lib.ps_simworld_kill_publisher(self._handle, publisher)
+
     def detach_subscriber(self, subscriber: int) -> None:
         self._lib.ps_simworld_detach_subscriber(self._handle, subscriber)
 

@@ -93,6 +93,7 @@ PUBLISHER: Final[Keys] = {
     "pauses_s": ("pauses", "spans"),
     "reserved": ("reserved", "bool"),
     "crash_s": ("crash_ns", "seconds"),
+    "hangup_s": ("hangup_ns", "seconds"),
     "blocked_s": ("blocked_ns", "seconds"),
 }
 SUBSCRIBER: Final[Keys] = {

@@ -92,6 +92,7 @@ class PublisherScript:
     pauses: tuple[tuple[int, int], ...] = ()
     reserved: bool = False              # each message has a reserved value
     crash_ns: int | None = None         # dies without a word
+    hangup_ns: int = 0                  # until its death is noticed
     blocked_ns: int | None = None       # it is held for so long at most, in all
 
 

@@ -20,6 +20,7 @@ from penstock.sim.generate import (
     faults,
     features,
     isolated,
+    killed,
     load,
     oldest,
     pools,
@@ -328,7 +329,8 @@ def generate(seed: int, *, plain: bool = False) -> Scenario:
     scenario = features.add_python_spies(scenario, seed)
     scenario = retention.add(isolated.add(scenario, seed), seed)
     scenario = oldest.add(load.add(pools.add(scenario, seed), seed), seed)
-    return refusals.add(relays.add(fan.add(scenario, seed), seed), seed)
+    scenario = relays.add(fan.add(scenario, seed), seed)
+    return killed.add(refusals.add(scenario, seed), seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------

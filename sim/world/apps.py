@@ -98,7 +98,9 @@ class Publisher:
 
     @property
     def finished(self) -> bool:
-        return self._crashed or self.at_end or self.sent >= self.script.count
+        if self._crashed:
+            return not self.is_open     # its daemon has noticed
+        return self.at_end or self.sent >= self.script.count
 
     def statistics(self) -> list[PublisherStatistics]:
         return [self._native.publisher(app) for app in self._apps]
@@ -146,9 +148,13 @@ class Publisher:
             self._native.pause_publisher(self._apps[-1], False)
 
     def crash(self) -> None:
-        """End the application as if it was killed: its connection to the daemon closes."""
+        """End the application as if it was killed in an offer. Its connection to the daemon closes
+        at once, or later if the script delays the closing."""
         self._crashed = True
-        self.close()
+        if self._apps and self._publication is not None:
+            self._native.kill_publisher(self._apps[-1])
+        if self.script.hangup_ns == 0:
+            self.close()
 
     def close(self) -> None:
         if self._publication is None or self._client is None:

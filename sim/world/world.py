@@ -212,6 +212,8 @@ class World:
                 self.at(until_ns, lambda p=publisher: p.pause(False))  # type: ignore[misc]
             if publisher.script.crash_ns is not None:
                 self.at(publisher.script.crash_ns, publisher.crash)
+                if publisher.script.hangup_ns > 0:
+                    self.at(publisher.script.crash_ns + publisher.script.hangup_ns, publisher.close)
         for relay in self.relays:
             self.at(relay.script.start_ns, relay.open)
             for from_ns, until_ns in relay.script.pauses:

@@ -80,8 +80,8 @@ def test_a_generated_scenario_finds_a_core_that(
 
 
 @pytest.mark.parametrize(
-    "feature", ["credits: withheld", "credits: burst", "priority: low", "priority: none",
-                "isolated: ipc", "isolated: spy"]
+    "feature", ["credits: withheld", "credits: burst", "credits: killed", "priority: low",
+                "priority: none", "isolated: ipc", "isolated: spy"]
 )
 def test_a_twentieth_of_the_seeds_has(feature: str) -> None:
     found = [feature in classes_of(seed) for seed in range(1, SEEDS + 1)]

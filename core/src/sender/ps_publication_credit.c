@@ -197,6 +197,7 @@ static void turn_on(ps_publication_t *pub)
     credits->limit = 0;
     credits->send_limit = counted.ordinal;
     set_base(pub, credits->spent - (counted.ordinal - dropped_of(pub)) - unsent(pub));
+    credits->epoch_ordinal = credits->spent - credits->base + dropped_of(pub);
     atomic_store_explicit(&pub->slot->ordinal_limit, credits->spent, memory_order_relaxed);
     atomic_store_explicit(&pub->slot->credited_limit, pub->publisher_limit, memory_order_relaxed);
     /* Release: a publisher that sees the bit finds both limits. */

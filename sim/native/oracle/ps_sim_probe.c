@@ -326,6 +326,9 @@ void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packe
             ps_wire_ext_subtype(packet->data, packet->length) == PS_EXT_CREDIT &&
             ps_wire_credit(packet->data, packet->length, &credit) == PS_WIRE_OK) {
             pub = ps_probe_pub(probe, host, credit.session_id, credit.stream_id);
+            if (pub != NULL) {
+                ps_probe_credit_sent(probe, pub, &credit);
+            }
         }
         ps_probe_count_sent(probe, host, pub, packet, false, false);
         sent_by_receiver(probe, host, packet->data, packet->length, type, now_ns);
@@ -403,6 +406,7 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
             ps_probe_send_check(probe, model, now_ns);
         }
         ps_probe_pub_check(probe, model, now_ns);
+        ps_probe_credit_check(probe, model, now_ns);
         ps_probe_pub_tethers(probe, model, now_ns);
         ps_probe_strength_check(probe, model, now_ns);
         ps_probe_rate_check(probe, model, now_ns);

@@ -13,6 +13,7 @@
  *   ps_sim_probe_join.c   how long a group waits for receivers that join, and for others
  *   ps_sim_probe_send.c   SETUPs, heartbeats, data, retransmits
  *   ps_sim_probe_pub.c    publisher limit, zeroed memory, cause account, ordinals, readers
+ *   ps_sim_probe_credit.c owners of the credits, credits taken when an epoch begins
  *   ps_sim_probe_img.c    received and missing data, consumption, counters
  *   ps_sim_probe_recv.c   status messages, round trips, PRESSURE, liveness
  *   ps_sim_probe_ask.c    NAKs
@@ -36,6 +37,7 @@
 #define PS_SIM_PROBE_H
 
 #include "ps_sim_probe_types.h"
+#include "ps_wire_credit.h"
 
 /* ---- acceptance: ps_sim_bound.c, ps_sim_lead.c ----------------------------------------------- */
 
@@ -211,6 +213,17 @@ void ps_probe_bands_check(ps_probe_t *probe, int32_t host, int64_t now_ns);
 /* ps_sim_probe_pub.c */
 void ps_probe_pub_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 bool ps_probe_is_above_watermark(const ps_publication_t *pub, int64_t ahead);
+
+/* ps_sim_probe_credit.c */
+/* Returns the number of credits that clients of the stream have marked. Applications of the
+ * simulator offer between duty cycles, so a mark is that of a client that was killed. */
+int64_t ps_probe_credit_marked(const ps_publication_t *pub);
+void ps_probe_credit_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
+/* The publication reads a status message of the receiver. */
+void ps_probe_credit_heard(const ps_probe_pub_t *model, ps_probe_receiver_t *receiver,
+                           const ps_sm_t *sm, int64_t now_ns);
+/* The sender sends an answer to a receiver that has stated an epoch of credits. */
+void ps_probe_credit_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_credit_frame_t *frame);
 
 /* ps_sim_probe_img.c */
 void ps_probe_image_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);

@@ -245,6 +245,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     if (receiver == NULL) {
         return;
     }
+    ps_probe_credit_heard(model, receiver, sm, now_ns);
     const int64_t silent_ns = pub->context->params.connection_timeout_ns;
     /* If a receiver is removed and returns in the same cycle, it is a new entry of the table. */
     model->forgot =

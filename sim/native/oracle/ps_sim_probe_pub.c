@@ -366,7 +366,9 @@ static void check_account(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
     /* A receiver's window, in its own words. */
     const bool repaired = plain == PS_CAUSE_RECEIVER_WINDOW && cause == PS_CAUSE_LOSS_REPAIR &&
                           is_repairing(model, load(&pub->slot->cause_culprit));
-    promise(probe, model, P_PUB_HELD, (cause != PS_CAUSE_NONE) == held, now_ns, 1,
+    /* A client that was killed between its mark and its message did not notify the sender. */
+    const bool untold = cause == PS_CAUSE_NONE && ps_probe_credit_marked(pub) > 0;
+    promise(probe, model, P_PUB_HELD, (cause != PS_CAUSE_NONE) == held || untold, now_ns, 1,
             "producers at the limit have a cause");
     promise(probe, model, P_PUB_CAUSE,
             cause == PS_CAUSE_NONE || (is_possible(probe, model, cause, now_ns) && named &&

@@ -139,7 +139,12 @@ typedef struct ps_probe_receiver {
                              * receiver. */
     bool followed, leaving; /* `followed` is true if the strategy fc=min or fc=tagged tracks the
                              * receiver. */
-    bool within;            /* True if the sender position has been within this receiver's window
+    /* The credits that the receiver grants, by the last statement that counts. `credit_ns`: time at
+     * which the receiver began to grant credits, or stated a lower limit than before. */
+    bool grants;
+    uint32_t credit_epoch;
+    int64_t credit_limit, credit_ns;
+    bool within; /* True if the sender position has been within this receiver's window
                              * since the strategy began to track the receiver. */
 } ps_probe_receiver_t;
 
@@ -271,6 +276,21 @@ typedef struct ps_probe_bands {
     double repair_ahead, repair_least, repair_rounding, repair_turn;
 } ps_probe_bands_t;
 
+/* Credits of a publication, as of the last check. */
+typedef struct ps_probe_credits {
+    bool known;       /* The stream had credits. */
+    bool off;         /* The stream had no credits. */
+    uint32_t epoch;   /* of the word `spend` (ps_spend.h) */
+    int64_t first;    /* On IPC: the ordinal that the session's first message would have. */
+    int64_t counted;  /* Position up to which the sender had counted dropped messages. */
+    int64_t count;    /* messages of the ledger */
+    int64_t returned; /* Credits of killed clients that the sender has certainly returned. */
+    int64_t before;   /* Credits that killed clients had marked before the stream had credits. */
+    bool quiet;       /* Everything was sent, and no client had marked a credit. */
+    int64_t acknowledged; /* Number of credits that were taken when the last epoch began; -1: no
+                           * epoch has begun since the stream has credits. */
+} ps_probe_credits_t;
+
 typedef struct ps_probe_pub {
     int32_t host;
     const ps_publication_t *pub;
@@ -376,6 +396,7 @@ typedef struct ps_probe_pub {
     int64_t band_cycle, band_since_ns, band_waits, band_joined, band_bytes, band_repaired;
     int32_t band_list, band_of;
     bool band_queued;
+    ps_probe_credits_t credits;
 } ps_probe_pub_t;
 
 typedef struct ps_probe_gap {

@@ -37,6 +37,25 @@ void ps_simworld_detach_publisher(ps_simworld_t *world, int32_t publisher)
     world->publishers[publisher].attached = false;
 }
 
+void ps_simworld_kill_publisher(ps_simworld_t *world, int32_t publisher)
+{
+    ps_sim_publisher_t *app = &world->publishers[publisher];
+    ps_pub_t *pub = app->params.pub;
+    uint32_t epoch = 0;
+    if (app->attached && (atomic_load_explicit(&pub->slot->metered, memory_order_relaxed) &
+                          PS_METERED_CREDITS & (uint32_t)ps_pub_metered(pub)) != 0) {
+        ps_pub_set_clock(pub, &world->now_ns);
+        world->ledgers[app->params.ledger].killed += ps_pub_take(pub, 1, &epoch) > 0;
+    }
+    app->attached = false;
+    /* The other publishers of the session publish as many messages as without the killed one. */
+    for (int32_t i = 0; i < world->publisher_count; i++) {
+        if (world->publishers[i].params.ledger == app->params.ledger) {
+            world->publishers[i].params.count += app->stats.messages;
+        }
+    }
+}
+
 void ps_simworld_pause_publisher(ps_simworld_t *world, int32_t publisher, int32_t paused)
 {
     ps_sim_publisher_t *app = &world->publishers[publisher];

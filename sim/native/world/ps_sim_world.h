@@ -45,6 +45,7 @@ typedef struct ps_sim_ledger {
     /* These fields belong to ps_sim_drop.c. This file counts the messages that the publication's
      * policy dropped. */
     int64_t dropped; /* number that the publishers reported */
+    int64_t killed;  /* Number of credits that killed publishers had taken for no message. */
     bool failed;     /* with ps-policy=error: an offer failed, and no publisher has reset since */
     ps_sim_mark_t *marks;
     int64_t mark_count, mark_capacity;

@@ -193,6 +193,9 @@ int32_t ps_simworld_add_subscriber(ps_simworld_t *world, const ps_sim_subscriber
 /* Stop using the handle of the application's publication or subscription. The statistics stay. */
 void ps_simworld_detach_publisher(ps_simworld_t *world, int32_t publisher);
 void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber);
+/* Kills the application in an offer. If the stream has credits, the application has taken a credit
+ * and marked it, and its message is not in the log. Then as ps_simworld_detach_publisher. */
+void ps_simworld_kill_publisher(ps_simworld_t *world, int32_t publisher);
 /* Pauses or continues an application. */
 void ps_simworld_pause_publisher(ps_simworld_t *world, int32_t publisher, int32_t paused);
 void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int32_t paused);

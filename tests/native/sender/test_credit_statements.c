@@ -141,6 +141,20 @@ static void test_no_more_leaves_than_is_granted_if_a_client_miscounts(void)
     rig_close(rig);
 }
 
+/* A receiver's first statement that arrives may ask for an answer already. */
+static void test_an_answer_counts_messages_that_no_credit_was_taken_for(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_step(rig, 0);
+    state(rig, &FIRST, PS_CAP_PENSTOCK); /* grants nothing: the stream is connected */
+    write_uncounted(rig, 3);
+    const statement_t asks = { "asks", 3 + GRANTED, 3, GRANTED, 7, PS_CREDIT_FLAG_ANSWER };
+    state(rig, &asks, PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_CREDITS);
+    CHECK_EQ(limit_of(rig), 3 + GRANTED);
+    CHECK_EQ(rig->pub->credits.epoch_ordinal, 3);
+    rig_close(rig);
+}
+
 /* The word is in memory that clients write: one that gives itself credits back. */
 static void test_no_more_leaves_than_is_granted_if_a_client_lowers_the_count(void)
 {
@@ -462,6 +476,7 @@ int main(void)
     test_a_limit_of_just_released_and_2_n_counts();
     test_a_new_epoch_below_what_was_spent_admits_nothing();
     test_no_more_leaves_than_is_granted_if_a_client_miscounts();
+    test_an_answer_counts_messages_that_no_credit_was_taken_for();
     test_no_more_leaves_than_is_granted_if_a_client_lowers_the_count();
     test_a_negative_limit_or_no_credits_end_the_grant();
     test_a_receiver_without_the_capability_grants_nothing();
