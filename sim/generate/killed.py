@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Add a publisher that is killed in an offer, after it has taken a credit. The publisher shares its
-session with another publisher of its host, so the session goes on."""
+session with another publisher of its host, so the session continues."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ static int64_t marked_now(ps_probe_pub_t *model)
 
 /* ---- after a duty cycle ---------------------------------------------------------------------- */
 
-/* The sender began an epoch in this duty cycle. What it sent in this cycle may have stated drops
- * before or after that. */
+/* The sender began an epoch in this duty cycle. It may have sent frames that state drops before or
+ * after that. */
 static void check_epoch(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sim_ledger_t *ledger,
                         int64_t marked)
 {
