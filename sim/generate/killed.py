@@ -16,7 +16,7 @@ class _Killed(Draw):
     """Adds to one scenario."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        super().__init__(random.Random(f"killed {seed}"), 0.5, set(scenario.classes))
+        super().__init__(random.Random(f"killed {seed}"), 0.8, set(scenario.classes))
         self.scenario = scenario
 
     def _suits(self, publisher: PublisherScript) -> bool:
