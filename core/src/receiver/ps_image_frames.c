@@ -97,14 +97,14 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
 /* A sender may pass padding that begins inside the window. It then stays at the end of its term,
  * beyond the accepted range, until a reader advances. The sender is alive, and the data missing up
  * to the edge must be requested, because no other frame shows it. Under NAK-strength control a
- * sender may be at any position beyond the edge. A sender that is too far away to retransmit what
- * is missing does not keep the image alive: it would live, and read nothing, for ever. */
+ * sender may be at any position beyond the edge. A sender that is too far away to retransmit the
+ * first gap does not keep the image alive: such an image would never end, and read nothing. */
 static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
                                int64_t position, const ps_addr_t *from)
 {
     const int64_t edge = ps_image_edge(image);
-    const int64_t reach = ps_log_repair_reach(image->log.term_length, image->log.mtu,
-                                              ps_image_under_nak(image));
+    const int64_t reach =
+        ps_log_repair_reach(image->log.term_length, image->log.mtu, ps_image_under_nak(image));
     const bool lost = image->params.reliable && position - ps_image_contiguous(image) > reach;
 
     if (ps_image_under_nak(image)) {

@@ -9,7 +9,7 @@
 #include "ps_sim_probe.h"
 
 enum { TEST_EVERY = 64, LEAST_SAMPLES = 64 };
-/* How long turns are bound by the rate of the link after the socket was last full. */
+/* Time after the last refusal of the socket in which the rate of the link bounds the turns. */
 #define SHORT_TURNS_NS INT64_C(10000000)
 
 static void complain(ps_probe_t *probe, const ps_probe_pub_t *model, const char *what, int64_t a,
@@ -84,8 +84,8 @@ static int64_t credit_limit(const ps_publication_t *pub)
     return pub->credits.on ? pub->credits.send_limit : INT64_MAX;
 }
 
-/* While a socket is full again and again, its turns are at most what the link takes in 50 us, but
- * at least the smallest quantum. The bound of the turn may have changed during the cycle. */
+/* While a socket is full again and again, a turn is at most what the link takes in 50 us. It is at
+ * least the smallest quantum. The bound of the turn may have changed during the cycle. */
 static int64_t link_bound(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_send_endpoint_t *endpoint = model->pub->endpoint;

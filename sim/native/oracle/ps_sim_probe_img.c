@@ -43,11 +43,11 @@ static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_
     }
     ps_probe_count(probe, model->host, PS_SYS_HEARTBEATS_RECEIVED, 1);
     model->path_ns = now_ns;
-    /* The sender retransmits T/2 (fc=nak: 3/4 T) and the longest padding. What it cannot retransmit
-     * ends the image. */
+    /* The sender retransmits T/2 (fc=nak: 3/4 T) and the longest padding. A gap that lies further
+     * back ends the image. */
     const int64_t reach = ps_log_repair_reach(term, image->log.mtu, ps_image_under_nak(image));
-    const bool lost = position > most && image->params.reliable &&
-                      position - ps_image_contiguous(image) > reach;
+    const bool lost =
+        position > most && image->params.reliable && position - ps_image_contiguous(image) > reach;
     model->heard_ns = lost ? model->heard_ns : now_ns;
     const int64_t edge = position > most ? most : position;
     if (ps_probe_path_has_room(image, edge)) {
