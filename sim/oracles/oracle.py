@@ -219,7 +219,7 @@ def _counted(
     # Reported, though maybe by a daemon that has died since.
     before = sum(
         name in ("reader_outrun", "receive_buffer_short", "strategy_silent", "congestion_silent")
-        or (name == "refused" and "dead daemon" in fields)
+        or (name == "refused" and ("dead daemon" in fields or "slots of kind" in fields))
         for _, name, fields in host.events
     )
     # Each image has an object of its own, which may have complained before the image ended.
