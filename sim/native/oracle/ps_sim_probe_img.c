@@ -315,11 +315,13 @@ static void check_readers(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
         complain(probe, model, "consumed is what was not read", image->consumption,
                  model->consumption);
     }
-    /* A reader's progress is checked once it makes a status message due, or by the timer. */
+    /* A reader's progress is checked once it makes a status message due, or by the timer. If the
+     * governor delays a message that is due already, the next progress is checked with it. */
     const int64_t due = ps_probe_sm_due(image, image->sm_position);
     promise(probe, model, P_IMAGE_CONSUMED,
             image->consumption == model->consumption || model->consumption < due ||
-                image->state != PS_IMAGE_ACTIVE,
+                image->state != PS_IMAGE_ACTIVE ||
+                (image->consumption >= due && ps_probe_sm_delayed(probe, model, now_ns)),
             now_ns, "what readers released is seen");
     /* A term is kept below the slowest reader. An isolated reader that was lagged counted as the
      * leader meanwhile: when it keeps up again, all that it has not read is still there. */

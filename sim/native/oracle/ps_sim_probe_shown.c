@@ -146,9 +146,10 @@ static void check_wake(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_n
     const ps_image_t *image = model->image;
     const bool unread = image->gating != 0 && image->consumption < image->position;
     const int64_t due = ps_probe_sm_due(image, image->sm_position);
+    const bool delayed = image->consumption >= due && ps_probe_sm_delayed(probe, model, now_ns);
     ps_probe_promise(probe, &model->promises[P_IMAGE_WAKE_AT],
-                     load(&image->slot->wake_position) == (unread ? due : INT64_MAX), now_ns,
-                     ps_probe_slack_ns(probe, model->host),
+                     load(&image->slot->wake_position) == (unread && !delayed ? due : INT64_MAX),
+                     now_ns, ps_probe_slack_ns(probe, model->host),
                      "readers know when to wake the receiver", model->host,
                      image->params.session_id);
 }
