@@ -103,6 +103,16 @@ void ps_simworld_relay_refused(ps_simworld_t *world, int32_t publisher)
     world->publishers[publisher].refused = true;
 }
 
+/* The message that the publication refused is missing now: the relay waits for room no more. */
+static void forget_refusal(ps_simworld_t *world, int32_t ledger)
+{
+    for (int32_t i = 0; i < world->publisher_count; i++) {
+        if (world->publishers[i].params.ledger == ledger) {
+            world->publishers[i].refused = false;
+        }
+    }
+}
+
 void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, int64_t to,
                            int64_t messages)
 {
@@ -123,7 +133,10 @@ void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, i
                        relayed->relay - 1, (long long)messages, (long long)first,
                        source->session_id, (long long)missing, (long long)relayed->next);
     }
-    relayed->next = next > relayed->next ? next : relayed->next;
+    if (next > relayed->next) {
+        relayed->next = next;
+        forget_refusal(world, ledger);
+    }
     relayed->left_out += next - first;
     relayed->told += dropped;
 }
