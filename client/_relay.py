@@ -233,7 +233,7 @@ class Relay:
 
     def step(self) -> bool:
         """Relay the available messages, without waiting. Return True if a source session began or
-        ended, or had messages to relay; otherwise False."""
+        ended, or had messages to relay or a gap; otherwise False."""
         moved = self._follow()
         self._discard()
         for leg in list(self._legs.values()):

@@ -55,6 +55,7 @@ class Leg:
         self.ordinal = 0                # number of messages below
         self.skip_to = 0                # source position below which it has all messages
         self.waits = False
+        self.passed = False             # the last step passed over a gap
         img_relay_to(image._open(), publication._ready.publication_slot)
         self.messages = 0
         self.bytes = 0
@@ -78,8 +79,10 @@ class Leg:
         self._record()
 
     def step(self) -> bool:
-        """Relay some messages. Returns whether there were any."""
+        """Relay some messages. Returns whether there were any, or a gap: a poll ends at a gap, and
+        messages behind the gap may be there already, for which nothing wakes the relay."""
         before = self.messages
+        self.passed = False
         if self.waits:
             self.publication._want_room()
         self.waits = False
@@ -90,10 +93,11 @@ class Leg:
         except _Refused:
             self.waits = True
             return self.messages != before
-        return handled > 0
+        return handled > 0 or self.passed
 
     def pass_over(self, gap: Gap) -> None:
         """Messages of the source are missing. A next process does not read the gap again."""
+        self.passed = True
         if gap.to_position is None or gap.to_position <= self.source:
             return
         self.source = gap.to_position
