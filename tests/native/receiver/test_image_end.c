@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Images, part four: ends of streams that are false, withdrawn, or believed (docs/trust.md).
+ * Images, part four: ends of streams that are false, withdrawn, or believed (docs/trust.md), and
+ * senders behind padding.
  */
 #include "speaker.h"
 
@@ -148,6 +149,48 @@ static void test_a_stream_at_the_maximum_position_ends_there(void)
     world_close(&world);
 }
 
+/* A sender may pass padding that begins inside the window; then it stands at the end of its term,
+ * beyond what is accepted, for as long as the reader pauses. Padding is at most an eighth of a
+ * term. */
+static void test_a_sender_behind_its_padding_is_alive(void)
+{
+    const int64_t edge = WORLD_TERM_LENGTH / 8 * 7;
+    const world_options_t behind = { .term_offset = (int32_t)edge - WORLD_WINDOW };
+    world_t world;
+    ps_event_t event;
+    world_open(&world, &behind);
+    world_make_image(&world, &behind);
+    for (int32_t i = 0; i < 120; i++) {
+        world_heartbeat(&world, WORLD_TERM_LENGTH, PS_FLAG_UNFRAGMENTED);
+        world_pass(&world, 100 * MS);
+    }
+    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 0);
+    CHECK_EQ(world_status(&world).high_water, edge); /* that is missing */
+    CHECK_EQ(world_system(&world, PS_SYS_OVER_RUNS), 0);
+    for (int32_t i = 0; i < 120; i++) { /* no padding leads there */
+        world_heartbeat(&world, WORLD_TERM_LENGTH * (int64_t)2, PS_FLAG_UNFRAGMENTED);
+        world_pass(&world, 100 * MS);
+    }
+    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
+    world_close(&world);
+}
+
+/* No padding leads a whole term beyond the reader: the sender follows another receiver, and can no
+ * longer retransmit what this one misses. */
+static void test_a_sender_a_term_beyond_is_not(void)
+{
+    world_t world;
+    ps_event_t event;
+    world_open(&world, &PLAIN);
+    world_make_image(&world, &PLAIN);
+    for (int32_t i = 0; i < 120; i++) {
+        world_heartbeat(&world, WORLD_TERM_LENGTH, PS_FLAG_UNFRAGMENTED);
+        world_pass(&world, 100 * MS);
+    }
+    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
+    world_close(&world);
+}
+
 int main(void)
 {
     RUN(test_a_false_end_below_does_not_end_a_stream);
@@ -156,5 +199,7 @@ int main(void)
     RUN(test_a_sender_that_states_its_end_once_is_believed);
     RUN(test_a_false_heartbeat_ahead_is_taken_back);
     RUN(test_a_stream_at_the_maximum_position_ends_there);
+    RUN(test_a_sender_behind_its_padding_is_alive);
+    RUN(test_a_sender_a_term_beyond_is_not);
     return 0;
 }

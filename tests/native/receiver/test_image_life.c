@@ -91,46 +91,6 @@ static void test_status_messages_back_off_when_nothing_moves(void)
     world_close(&world);
 }
 
-/* A sender may pass padding that begins inside the window; then it stands at the end of its term,
- * beyond what is accepted, for as long as the reader pauses. Padding is at most an eighth of a
- * term. */
-static void test_a_sender_behind_its_padding_is_alive(void)
-{
-    const int64_t edge = WORLD_TERM_LENGTH / 8 * 7;
-    const world_options_t behind = { .term_offset = (int32_t)edge - WORLD_WINDOW };
-    world_t world;
-    ps_event_t event;
-    open_image(&world, &behind);
-    for (int32_t i = 0; i < 120; i++) {
-        world_heartbeat(&world, WORLD_TERM_LENGTH, PS_FLAG_UNFRAGMENTED);
-        world_pass(&world, 100 * MS);
-    }
-    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 0);
-    CHECK_EQ(world_status(&world).high_water, edge); /* that is missing */
-    CHECK_EQ(world_system(&world, PS_SYS_OVER_RUNS), 0);
-    for (int32_t i = 0; i < 120; i++) { /* no padding leads there */
-        world_heartbeat(&world, WORLD_TERM_LENGTH * (int64_t)2, PS_FLAG_UNFRAGMENTED);
-        world_pass(&world, 100 * MS);
-    }
-    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    world_close(&world);
-}
-
-/* No padding leads a whole term beyond the reader: the sender follows another receiver, and can no
- * longer retransmit what this one misses. */
-static void test_a_sender_a_term_beyond_is_not(void)
-{
-    world_t world;
-    ps_event_t event;
-    open_image(&world, &PLAIN);
-    for (int32_t i = 0; i < 120; i++) {
-        world_heartbeat(&world, WORLD_TERM_LENGTH, PS_FLAG_UNFRAGMENTED);
-        world_pass(&world, 100 * MS);
-    }
-    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
-    world_close(&world);
-}
-
 static void test_trailer_names_the_slow_receiver(void)
 {
     const world_options_t speaking = { .advertise = 1, .join_ordinal = 100 };
@@ -594,8 +554,6 @@ int main(void)
     RUN(test_status_message_after_a_quarter_window);
     RUN(test_status_message_at_a_new_term_and_by_time);
     RUN(test_status_messages_back_off_when_nothing_moves);
-    RUN(test_a_sender_behind_its_padding_is_alive);
-    RUN(test_a_sender_a_term_beyond_is_not);
     RUN(test_trailer_names_the_slow_receiver);
     RUN(test_a_peers_ordinal_that_cannot_be_is_unknown);
     RUN(test_a_lying_subscriber_is_bent_back);
