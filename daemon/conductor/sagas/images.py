@@ -72,6 +72,7 @@ from penstock.daemon.conductor.state.state import State
 
 HALF_OPEN_SHARE: Final = 4          # divisor of the storage budget
 _SETUP_GROUP: Final = 0x40
+_IN_RECEIVER: Final = (ImageState.ACTIVE, ImageState.DRAINING)      # no command may follow later
 _MALFORMED: Final = "malformed"
 _NO_CREDITS: Final = "not_supported"
 _FINAL: Final = (_MALFORMED, _NO_CREDITS)       # codes of which the sender learns
@@ -457,7 +458,7 @@ def leave_image(state: State, link: SubscriberLink) -> None:
     """Remove a subscriber from an image. If the image has no other subscriber, end the image."""
     image = link.source
     assert isinstance(image, Image)
-    unlink(state, link, source_alive=not image.released and image.state is not ImageState.LINGER)
+    unlink(state, link, source_alive=image.state in _IN_RECEIVER)
     if image.subscribers:
         return
     if image.state is ImageState.ACTIVE:
