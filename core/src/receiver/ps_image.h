@@ -35,8 +35,6 @@
 #include "ps_wire.h"
 #include "ps_wire_credit.h"
 
-#define PS_IMAGE_FORGOTTEN (-1)
-
 enum {
     PS_IMAGE_SUBSCRIBERS_MAX = 64,
     PS_IMAGE_NAKS_PER_CYCLE = 16,
@@ -275,7 +273,7 @@ struct ps_image {
                              * position. */
     int32_t n_isolated;     /* Number of isolated readers: subscribers for which the stream does not
                              * wait (ps_isolation.h). */
-    int32_t index;          /* in the receiver's list; PS_IMAGE_FORGOTTEN: removed */
+    int32_t index;          /* in the receiver's list; -1: it was removed */
     int32_t state;          /* ps_image_state */
     int32_t end_reason;     /* ps_image_end */
     int32_t half_open;      /* Until the image is established: handle of its session in the table of

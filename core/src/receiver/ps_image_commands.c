@@ -167,7 +167,7 @@ bool ps_image_on_command(ps_receiver_t *receiver, const ps_command_t *command)
 {
     ps_image_t *image = command->image;
 
-    if (command->type > PS_RCMD_ADD_IMAGE && image->index == PS_IMAGE_FORGOTTEN) {
+    if (command->type > PS_RCMD_ADD_IMAGE && image->index == -1) {
         return true; /* the conductor frees it as soon as it hears that it was removed */
     }
     if (command->type >= PS_RCMD_ADD_IMAGE) { /* the commands that concern an image */

@@ -93,7 +93,7 @@ void ps_receiver_forget_image(ps_receiver_t *receiver, ps_image_t *image)
     PS_ASSERT(receiver->images[image->index] == image);
     receiver->images[image->index] = last;
     last->index = image->index;
-    image->index = PS_IMAGE_FORGOTTEN;
+    image->index = -1;
     receiver->n_images--;
     ps_timers_remove(&receiver->timers, &image->timer);
     for (int32_t i = 0; image->hot && i < receiver->n_hot; i++) {
