@@ -103,7 +103,7 @@ WRONG = (
             now="    out->ordinal = reader->base + returned;\n",
             old="    out->ordinal = reader->base + returned - (returned > 500);\n",
         ),
-        "accepted and not released",
+        "the sender counts messages wrong",
     ),
     (
         "a freeze does not revoke",

@@ -33,7 +33,7 @@ WRONG = (
         now="(subscriber->isolation.slot != NULL && is_lagged(pub, subscriber))",
         old="(subscriber->isolation.slot != NULL && is_lagged(pub, subscriber) && 0)",
     )),
-    ("does not watch a reader that keeps up again", "spy", 1495, Patch(
+    ("does not watch a reader that keeps up again", "nak", 36, Patch(
         file="ps_publication_subscribers.c",
         now="!reader->isolation.lagged) { /* a leader",
         old="0) { /* a leader",
