@@ -223,6 +223,17 @@ def test_the_last_subscriber_ends_the_image() -> None:
     rig.assert_nothing_left()
 
 
+@pytest.mark.parametrize("reason", list(ImageEnd))
+def test_a_removed_image_gets_no_command(reason: ImageEnd) -> None:
+    """The receiver frees it after the removal. An outrun image is done at once, without linger."""
+    rig, client, ready = with_image()
+    image = end(rig, reason)
+    removal = control.RemoveSubscription(registration_id=ready.registration_id)
+    assert isinstance(rig.request(client, removal), control.Done)
+    removed = rig.done.index(next(x for x in rig.all(a.RemoveObject) if x.object_id == image))
+    assert [x for x in rig.done[removed + 1:] if getattr(x, "image_id", None) == image] == []
+
+
 def test_a_term_of_an_image_is_reserved_when_needed() -> None:
     rig, _client, _ready = with_image()
     have = 128 * 1024 + PAGE
