@@ -16,9 +16,11 @@ import pytest
 from support.not_run import module, need_root
 from support.patience import Patience
 
+from loopback.streams import eventually
 from penstock._bench import measure, runner
 from penstock._bench.processes import BenchError, Process
 from penstock._bench.worker_io import Collector, Source
+from penstock.cli.stat import snapshot
 from penstock.core.bench import expected_hash
 
 LENGTHS = ["--seconds", "0.3", "--warmup", "0.1", "--term-length", "1m", "--window", "128k"]
@@ -73,20 +75,27 @@ def test_throughput_counts_and_hashes(work: str, client: str) -> None:
 def test_a_run_whose_subscriber_is_stopped_is_consumer_bound(
     monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
-    """The subscriber stops for four seconds from the start on, and then reads for one."""
+    """The subscriber is stopped from the start on, until the publisher was under pressure for four
+    seconds, and then reads for one."""
     started: dict[str, Process] = {}
+    directories: dict[str, Path] = {}
     start, say = runner.worker, Process.say
 
-    def remember(role: str, *arguments: Any) -> Process:
-        started[role] = start(role, *arguments)
+    def remember(role: str, side: Any, task: Any) -> Process:
+        started[role] = start(role, side, task)
+        directories[role] = Path(task["dir"])
         return started[role]
+
+    def pressed_ns() -> int:
+        (row,) = snapshot(directories["pub"])["status"]["publications"]
+        return int(row["pressure_ns"])
 
     def stop(process: Process, text: str) -> None:
         say(process, text)
         if text == "go":
             subscriber = psutil.Process(started["sub"].pid)
             subscriber.suspend()
-            time.sleep(4.0)
+            eventually(lambda: pressed_ns() >= 4 * 10**9, "the publisher is under pressure")
             subscriber.resume()
 
     monkeypatch.setattr(runner, "worker", remember)

@@ -4,21 +4,12 @@ seeds.  Only seeds whose subscriptions use the rule are run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.old_core import OldCore, Patch
-from support.seeds import classes_of
+from support.seeds import SEEDS, classes_of, seeds_with
 
-SEEDS = 2000
 #: Seeds with the feature that are run at most.
 TRIED = 40
-
-
-def seeds_with(feature: str) -> Iterator[int]:
-    found = (n for n in range(1, SEEDS + 1) if f"credits: {feature}" in classes_of(n))
-    for _, seed in zip(range(TRIED), found, strict=False):
-        yield seed
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +58,7 @@ LOST = (
 def test_the_end_of_a_generated_scenario_finds_a_core_that(
     feature: str, patches: tuple[Patch, ...], wrong_core: OldCore
 ) -> None:
-    assert wrong_core.finds(seeds_with(feature), patches, whole=True)
+    assert wrong_core.finds(seeds_with(f"credits: {feature}", TRIED), patches, whole=True)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +67,7 @@ def test_the_end_of_a_generated_scenario_finds_a_core_that(
 def test_a_generated_scenario_finds_a_core_that(
     feature: str, patch: Patch, wrong_core: OldCore
 ) -> None:
-    assert wrong_core.finds(seeds_with(feature), (patch,))
+    assert wrong_core.finds(seeds_with(f"credits: {feature}", TRIED), (patch,))
 
 
 @pytest.mark.parametrize(

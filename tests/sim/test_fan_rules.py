@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 from support.old_core import OldCore, Patch
-from support.seeds import classes_of
+from support.seeds import classes_of, seeds_where
 
 from penstock.daemon.conductor.sagas import fan_in, isolating
 from penstock.sim.generate.fan import IN_STREAM
 from penstock.sim.generate.fuzz import generate
 from penstock.sim.runner import attempt
 
-SEEDS = 2000
 #: Seeds of one kind that are run at most.
 TRIED = 12
 
@@ -28,9 +27,7 @@ def kinds_of(seed: int) -> set[str]:
 
 
 def seeds_with(*kinds: str) -> Iterator[int]:
-    found = (n for n in range(1, SEEDS + 1) if set(kinds) <= kinds_of(n))
-    for _, seed in zip(range(TRIED), found, strict=False):
-        yield seed
+    return seeds_where(lambda seed: set(kinds) <= kinds_of(seed), TRIED)
 
 
 def test_a_twentieth_of_the_seeds_has_each_rule() -> None:

@@ -4,21 +4,12 @@ among the first 2000 seeds.  Only seeds with a loaded host are run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.old_core import OldCore, Patch
-from support.seeds import classes_of
+from support.seeds import SEEDS, classes_of, seeds_with
 
-SEEDS = 2000
 #: Seeds of one kind that are run at most.
 TRIED = 12
-
-
-def seeds_with(kind: str) -> Iterator[int]:
-    found = (n for n in range(1, SEEDS + 1) if f"load: {kind}" in classes_of(n))
-    for _, seed in zip(range(TRIED), found, strict=False):
-        yield seed
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +139,7 @@ WRONG = (
 def test_a_generated_scenario_finds_a_core_that(
     kind: str, patch: Patch, wrong_core: OldCore
 ) -> None:
-    assert wrong_core.finds(seeds_with(kind), (patch,))
+    assert wrong_core.finds(seeds_with(f"load: {kind}", TRIED), (patch,))
 
 
 @pytest.mark.parametrize("feature", ["load", "load: low priority"])

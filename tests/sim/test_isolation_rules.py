@@ -4,21 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.old_core import OldCore, Patch
-from support.seeds import classes_of
+from support.seeds import seeds_with
 
-SEEDS = 2000
 #: Seeds of one kind that are run at most.
 TRIED = 12
-
-
-def seeds_with(kind: str, start: int) -> Iterator[int]:
-    found = (n for n in range(start, SEEDS + 1) if f"isolated: {kind}" in classes_of(n))
-    for _, seed in zip(range(TRIED), found, strict=False):
-        yield seed
 
 
 @pytest.fixture(scope="module")
@@ -56,4 +47,4 @@ WRONG = (
 def test_a_generated_scenario_finds_a_core_that(
     kind: str, start: int, patch: Patch, wrong_core: OldCore
 ) -> None:
-    assert wrong_core.finds(seeds_with(kind, start), (patch,))
+    assert wrong_core.finds(seeds_with(f"isolated: {kind}", TRIED, start), (patch,))

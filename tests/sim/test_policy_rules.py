@@ -8,21 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 from support.old_core import OldCore, Patch
-from support.seeds import classes_of
+from support.seeds import classes_of, seeds_where, seeds_with
 
-SEEDS = 2000
 #: Seeds with the policy that are run at most.
 TRIED = 12
 
 
-def seeds_with(policy: str) -> Iterator[int]:
+def seeds_with_policy(policy: str) -> Iterator[int]:
     """Return seeds whose ordinary streams have the policy. A further stream for isolated readers
     can have one too, but rarely meets its watermark. ``drop_oldest`` has a stream of its own."""
     if policy.startswith("drop_oldest") or policy == "rate":
-        found = (seed for seed in range(1, SEEDS + 1) if policy in classes_of(seed))
-        for _, seed in zip(range(TRIED), found, strict=False):
-            yield seed
-        return
+        return seeds_with(policy, TRIED)
 
     def has_policy(seed: int) -> bool:
         classes = classes_of(seed)
@@ -30,9 +26,7 @@ def seeds_with(policy: str) -> Iterator[int]:
         return named in classes and "isolated: network" not in classes and \
             "isolated: ipc" not in classes and "isolated: spy" not in classes
 
-    found = (seed for seed in range(1, SEEDS + 1) if has_policy(seed))
-    for _, seed in zip(range(TRIED), found, strict=False):
-        yield seed
+    return seeds_where(has_policy, TRIED)
 
 
 @pytest.fixture(scope="module")
@@ -115,4 +109,4 @@ def test_a_generated_scenario_finds_a_core_that(
     policy: str, patch: Patch, wrong_core: OldCore
 ) -> None:
     whole = policy in WHOLE
-    assert wrong_core.finds(seeds_with(policy), (patch,), whole=whole)
+    assert wrong_core.finds(seeds_with_policy(policy), (patch,), whole=whole)

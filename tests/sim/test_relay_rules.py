@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 from support.old_core import OldCore, Patch
-from support.seeds import classes_of
+from support.seeds import classes_of, seeds_where
 
 from penstock.client._offer import Offer
 from penstock.client._relay import Relay
@@ -28,7 +28,6 @@ from penstock.sim.runner import attempt
 from penstock.sim.scenario import SECOND_NS, HostScript, RelayScript, Scenario
 from penstock.sim.world import World
 
-SEEDS = 2000
 ADOPT_IMAGE = adopt._image
 #: Seeds of one kind that are run at most.
 TRIED = 12
@@ -41,9 +40,7 @@ KINDS = (
 
 
 def seeds_with(*kinds: str) -> Iterator[int]:
-    found = (n for n in range(1, SEEDS + 1) if set(kinds) <= set(classes_of(n)))
-    for _, seed in zip(range(TRIED), found, strict=False):
-        yield seed
+    return seeds_where(lambda seed: set(kinds) <= set(classes_of(seed)), TRIED)
 
 
 def relayed(**changes: Any) -> Scenario:

@@ -4,12 +4,10 @@ first 2000 seeds finds each. Only seeds with the further stream are run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import attrs
 import pytest
 from support.old_core import OldCore, Patch
-from support.seeds import classes_of
+from support.seeds import seeds_with
 
 from penstock.sim.scenario import (
     MS_NS,
@@ -22,7 +20,6 @@ from penstock.sim.scenario import (
 )
 from penstock.sim.world import World
 
-SEEDS = 2000
 #: Seeds of one kind that are run at most.
 TRIED = 12
 COUNT = 2000
@@ -97,12 +94,6 @@ def test_a_new_daemon_keeps_the_limit() -> None:
             assert slow.missed >= 700
 
 
-def seeds_with(kind: str) -> Iterator[int]:
-    found = (n for n in range(1, SEEDS + 1) if f"retention: {kind}" in classes_of(n))
-    for _, seed in zip(range(TRIED), found, strict=False):
-        yield seed
-
-
 @pytest.fixture(scope="module")
 def wrong_core(tmp_path_factory: pytest.TempPathFactory) -> OldCore:
     return OldCore(tmp_path_factory.mktemp("wrong-retention"))
@@ -148,4 +139,4 @@ WRONG = (
 def test_a_generated_scenario_finds_a_core_that(
     kind: str, patch: Patch, wrong_core: OldCore
 ) -> None:
-    assert wrong_core.finds(seeds_with(kind), (patch,))
+    assert wrong_core.finds(seeds_with(f"retention: {kind}", TRIED), (patch,))

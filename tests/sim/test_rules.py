@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from support.old_core import OldCore, Patch
-from support.seeds import classes_of
+from support.seeds import classes_of, seeds_where
 
-SEEDS = 2000
 #: Seeds of one kind that are run at most.
 TRIED = 60
 #: Searches that take long from seed 1 begin at a later seed. From seed 1, they find the same seeds:
@@ -28,9 +27,7 @@ CLASSES = {"shared": {"isolated: nak", "fc=nak"}, "moody": {"moody strategy"}}
 
 def seeds_with(kind: str, start: int) -> Iterator[int]:
     names = CLASSES.get(kind) or {f"rules: {one}" for one in kind.split(", ")}
-    found = (n for n in range(start, SEEDS + 1) if names & set(classes_of(n)))
-    for _, seed in zip(range(TRIED), found, strict=False):
-        yield seed
+    return seeds_where(lambda seed: bool(names & set(classes_of(seed))), TRIED, start)
 
 
 @pytest.fixture(scope="module")

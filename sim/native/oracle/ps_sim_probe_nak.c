@@ -7,24 +7,12 @@
 #include <string.h>
 
 #include "ps_sim_probe.h"
+#include "ps_sim_probe_number.h"
 
 /* ROUNDED: what integers lose in a step, a part below one being taken 64 times. */
 enum { SLOTS = 9, MOST_STEPS = 64, ROUNDED = 256 };
 #define EIGHTH_NS INT64_C(6250000)
 #define SECOND    1e9
-
-static double least(double a, double b)
-{
-    return a < b ? a : b;
-}
-static double most(double a, double b)
-{
-    return a > b ? a : b;
-}
-static double apart(double a, double b)
-{
-    return a > b ? a - b : b - a;
-}
 
 /* ---- sender ---------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
  * model starts from the driver's values of the cycle before, so that errors do not add up.
  */
 #include "ps_sim_probe.h"
+#include "ps_sim_probe_number.h"
 
 #define MS            1e6
 #define SECOND        1e9
@@ -21,18 +22,6 @@ typedef struct measured {
     bool open; /* two rates are so near that the driver may take either for the larger */
 } measured_t;
 
-static double least(double a, double b)
-{
-    return a < b ? a : b;
-}
-static double most(double a, double b)
-{
-    return a > b ? a : b;
-}
-static double apart(double a, double b)
-{
-    return a > b ? a - b : b - a;
-}
 static int64_t lower(int64_t a, int64_t b)
 {
     return a < b ? a : b;

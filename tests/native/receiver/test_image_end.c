@@ -149,6 +149,14 @@ static void test_a_stream_at_the_maximum_position_ends_there(void)
     world_close(&world);
 }
 
+static void beats_for_twelve_seconds(world_t *world, int64_t position)
+{
+    for (int32_t i = 0; i < 120; i++) {
+        world_heartbeat(world, position, PS_FLAG_UNFRAGMENTED);
+        world_pass(world, 100 * MS);
+    }
+}
+
 /* A sender may pass padding that begins inside the window; then it stands at the end of its term,
  * beyond what is accepted, for as long as the reader pauses. Padding is at most an eighth of a
  * term. */
@@ -160,17 +168,11 @@ static void test_a_sender_behind_its_padding_is_alive(void)
     ps_event_t event;
     world_open(&world, &behind);
     world_make_image(&world, &behind);
-    for (int32_t i = 0; i < 120; i++) {
-        world_heartbeat(&world, WORLD_TERM_LENGTH, PS_FLAG_UNFRAGMENTED);
-        world_pass(&world, 100 * MS);
-    }
+    beats_for_twelve_seconds(&world, WORLD_TERM_LENGTH);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 0);
     CHECK_EQ(world_status(&world).high_water, edge); /* that is missing */
     CHECK_EQ(world_system(&world, PS_SYS_OVER_RUNS), 0);
-    for (int32_t i = 0; i < 120; i++) { /* no padding leads there */
-        world_heartbeat(&world, WORLD_TERM_LENGTH * (int64_t)2, PS_FLAG_UNFRAGMENTED);
-        world_pass(&world, 100 * MS);
-    }
+    beats_for_twelve_seconds(&world, WORLD_TERM_LENGTH * (int64_t)2); /* no padding leads there */
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
     world_close(&world);
 }
@@ -183,10 +185,7 @@ static void test_a_sender_a_term_beyond_is_not(void)
     ps_event_t event;
     world_open(&world, &PLAIN);
     world_make_image(&world, &PLAIN);
-    for (int32_t i = 0; i < 120; i++) {
-        world_heartbeat(&world, WORLD_TERM_LENGTH, PS_FLAG_UNFRAGMENTED);
-        world_pass(&world, 100 * MS);
-    }
+    beats_for_twelve_seconds(&world, WORLD_TERM_LENGTH);
     CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
     world_close(&world);
 }
