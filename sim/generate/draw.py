@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from penstock.sim.scenario import SECOND_NS
+from penstock.sim.scenario import SECOND_NS, Scenario
 
 #: End of all faults, after which everything must arrive.
 FAULTS_END_NS: Final = 6 * SECOND_NS
@@ -31,3 +31,9 @@ class Draw:
             self.classes.add(name)
             return True
         return False
+
+
+def refuses_datagrams(scenario: Scenario, host: int) -> bool:
+    """Whether sockets of a host refuse some datagrams: a sender of MDC repeats to all destinations
+    a datagram that one did not accept, and no oracle expects that."""
+    return any(each.short_send_ppm > 0 for each in scenario.machines if each.host == host)

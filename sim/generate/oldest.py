@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from penstock.sim.generate.draw import Draw
+from penstock.sim.generate.draw import Draw, refuses_datagrams
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,
@@ -46,13 +46,6 @@ class _Oldest(Draw):
             for machine in self.scenario.machines if machine.host == host
         )
 
-    def _refuses_datagrams(self) -> bool:
-        """Whether sockets of the publisher's host refuse some datagrams: a sender of MDC repeats to
-        all destinations a datagram that one did not accept, and no oracle expects that."""
-        return any(
-            machine.short_send_ppm > 0 for machine in self.scenario.machines if machine.host == 0
-        )
-
     def _depth(self) -> str:
         """Draw a depth: in messages, in bytes, both, or none."""
         messages = self.rng.choice(["1msg", "5msg", "20msg", "300msg"])
@@ -69,7 +62,7 @@ class _Oldest(Draw):
             return self.scenario
         media = ["ipc", "unicast", "spy", "mdc", "mdc", "multicast", "multicast"]
         medium = rng.choice(media) if hosts else "ipc"
-        if medium == "mdc" and self._refuses_datagrams():
+        if medium == "mdc" and refuses_datagrams(self.scenario, 0):
             medium = "unicast"
         self.classes.add(f"drop_oldest: {medium}")
         at = 0 if medium == "ipc" else rng.choice(hosts)

@@ -17,7 +17,7 @@ from typing import Final
 
 import attrs
 
-from penstock.sim.generate.draw import Draw
+from penstock.sim.generate.draw import Draw, refuses_datagrams
 from penstock.sim.scenario import (
     MS_NS,
     SECOND_NS,
@@ -87,7 +87,9 @@ class _Relays(Draw):
     def _medium(self, sender: int, receiver: int) -> str:
         if sender == receiver:
             return "ipc"
-        return self.rng.choice(["unicast", "unicast", "multicast", "mdc"])
+        medium = self.rng.choice(["unicast", "unicast", "multicast", "mdc"])
+        refuses = medium == "mdc" and refuses_datagrams(self.scenario, sender)
+        return "unicast" if refuses else medium
 
     def _relay(self, number: int, host: int, source: _Hop, target: _Hop, count: int) -> RelayScript:
         rng = self.rng
