@@ -407,11 +407,14 @@ class SimWorld(NativeObject):
         """Note that the publication of a relay has refused a message."""
         self._lib.ps_simworld_relay_refused(self._handle, publisher)
 
-    def relay_gap(self, ledger: int, from_: int, to: int, messages: int | None) -> None:
+    def relay_gap(
+        self, ledger: int, from_: int, to: int, messages: int | None, may_not_know: bool
+    ) -> None:
         """Note and check a gap that was reported to a relay; ``ledger`` is the ledger of the
-        session that the relay publishes."""
+        session that the relay publishes. A report without the number of messages is a fault unless
+        the relay ``may_not_know`` it."""
         number = -1 if messages is None else messages
-        self._lib.ps_simworld_relay_gap(self._handle, ledger, from_, to, number)
+        self._lib.ps_simworld_relay_gap(self._handle, ledger, from_, to, number, may_not_know)
 
     def relay_released(self, ledger: int, position: int) -> None:
         """Check the position up to which a relay has released the source of the ledger."""

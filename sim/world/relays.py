@@ -154,7 +154,7 @@ class _SimRelay(Relay):
                 assert gap.to_position is not None
                 self._app.native.relay_gap(
                     self.sessions[image_id].ledger, gap.from_position, gap.to_position,
-                    gap.messages,
+                    gap.messages, may_not_know=self._app.lost_counts,
                 )
 
     def open_sessions(self) -> Iterator[tuple[Image, Publication, int]]:
@@ -223,6 +223,12 @@ class RelayApp:
     def relay(self) -> Relay | None:
         """The relay of the present process; None: no process runs."""
         return self._relay
+
+    @property
+    def lost_counts(self) -> bool:
+        """Whether a gap may have no number: a daemon that adopts the streams of a dead one cannot
+        take over its counts of messages."""
+        return self._host.script.adopt
 
     @property
     def is_over(self) -> bool:

@@ -114,7 +114,7 @@ static void forget_refusal(ps_simworld_t *world, int32_t ledger)
 }
 
 void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, int64_t to,
-                           int64_t messages)
+                           int64_t messages, int32_t may_not_know)
 {
     ps_sim_ledger_t *relayed = &world->ledgers[ledger];
     const ps_sim_ledger_t *source = &world->ledgers[relayed->source];
@@ -126,8 +126,8 @@ void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, i
     }
     const int64_t dropped = ps_sim_marked(source, to) - ps_sim_marked(source, from);
     const int64_t missing = next - first + dropped;
-    /* A count may be unknown as to a subscriber: then only the place is compared. */
-    if ((messages >= 0 && messages != missing) || first != relayed->next) {
+    const bool unknown = messages < 0 && may_not_know != 0;
+    if ((!unknown && messages != missing) || first != relayed->next) {
         ps_sim_violate(world,
                        "relay %d was told of %lld messages from message %lld of session %d on, "
                        "%lld are missing from message %lld on",
