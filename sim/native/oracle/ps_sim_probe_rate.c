@@ -305,8 +305,9 @@ static void end_round(ps_probe_t *probe, ps_probe_image_t *model, bool cut)
 }
 
 /* A further loss may leave the edge of recovery where it was: then its time tells.  A window near
- * its least may have grown back, or beyond, in the same pass. A first epoch begins, and a round without a limit
- * moves the epoch, without a cut; a second check at the same time sees no further one. */
+ * its least may have grown back, or beyond, in the same pass. A first epoch begins, and a round
+ * without a limit moves the epoch, without a cut; a second check at the same time sees no further
+ * one. */
 static bool is_cut(const ps_cubic_t *cubic, const ps_cubic_t *old, int64_t now_ns)
 {
     const bool grown_back = cubic->window_q >= old->window_q && cubic->limited && old->epoch_set &&

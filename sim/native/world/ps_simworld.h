@@ -165,8 +165,8 @@ int32_t ps_simworld_relayed(ps_simworld_t *world, int32_t publisher, int64_t pos
 /* Notes that the publication of a relay has refused a message. */
 void ps_simworld_relay_refused(ps_simworld_t *world, int32_t publisher);
 /* Notes and checks a gap of the source that was reported to a relay: it states the number of
- * missing messages, -1: unknown, which only a relay may be told that `may_not_know` it. `ledger` is
- * the ledger of the session that the relay publishes. */
+ * missing messages. -1: the number is unknown; a violation unless `may_not_know` is set. `ledger`
+ * is the ledger of the session that the relay publishes. */
 void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, int64_t to,
                            int64_t messages, int32_t may_not_know);
 /* Checks the position up to which a relay has released the source of the ledger. */
