@@ -32,9 +32,9 @@ struct ps_isolated {
     const ps_index_ring_t *ring; /* NULL: none */
     int64_t depth_bytes;         /* of PS_READER_DROP_OLDEST */
     int64_t ordinal;             /* of the delivered position, as in the ring; PS_ORDINAL_UNKNOWN */
+    int64_t since_join;          /* messages from the join to the delivered position; -1 unknown */
     bool skips;                  /* continues with the newest depth_bytes */
     bool reads_next;             /* it has skipped, and reads a message before it skips again */
-    bool taken_over;             /* another process of the reader was the one that joined */
     alignas(COPY_ALIGNMENT) uint8_t copies[COPY_BYTES];
 };
 
@@ -62,11 +62,12 @@ int ps_img_open_isolated(ps_img_t *image, const ps_img_params_t *params)
     }
     isolated->skips = params->isolation == PS_READER_DROP_OLDEST;
     isolated->reads_next = false;
-    isolated->taken_over = false;
     isolated->depth_bytes = params->depth_bytes;
     isolated->ordinal = PS_ORDINAL_UNKNOWN;
-    if (image->join_position == params->join_position && params->join_ordinal >= 0) {
-        isolated->ordinal = params->join_ordinal;
+    isolated->since_join = -1; /* another process of the reader was the one that joined */
+    if (image->join_position == params->join_position) {
+        isolated->ordinal = params->join_ordinal >= 0 ? params->join_ordinal : PS_ORDINAL_UNKNOWN;
+        isolated->since_join = 0;
     }
     image->isolated = isolated;
     return PS_OK;
@@ -131,14 +132,21 @@ static ps_found_t entry_from(const ps_isolated_t *isolated, int64_t position)
     return found;
 }
 
-/* Counts the messages below the delivered position, if the ring knows those below a later one. */
+static void move_since_join(ps_isolated_t *isolated, int64_t messages)
+{
+    const int64_t moved = isolated->since_join + messages;
+    isolated->since_join = isolated->since_join >= 0 && moved >= 0 ? moved : -1;
+}
+
+/* Learns the number of messages below the delivered position. The agent may have stated that of the
+ * join, and the ring may have that of a later position. */
 static void learn_ordinal(ps_img_t *image)
 {
     ps_isolated_t *isolated = image->isolated;
-    const int64_t joined =
-        believed(atomic_load_explicit(&image->subscriber->join_ordinal, memory_order_acquire));
-    if (image->delivered == image->join_position && joined != 0 && !isolated->taken_over) {
-        isolated->ordinal = joined;
+    const int64_t joined = believed(ps_ordinal_read(
+        atomic_load_explicit(&image->subscriber->join_ordinal, memory_order_acquire)));
+    if (joined != PS_ORDINAL_UNKNOWN && isolated->since_join >= 0) {
+        isolated->ordinal = joined + isolated->since_join;
         return;
     }
     const ps_found_t entry = entry_from(isolated, image->delivered);
@@ -347,6 +355,7 @@ static int32_t skip_to(ps_img_t *image, int64_t from, ps_found_t to)
     image->gap_to = to.position;
     count_skip(image);
     image->isolated->ordinal = to.ordinal;
+    image->isolated->since_join = -1;
     image->isolated->reads_next = true;
     image->delivered = to.position;
     image->assembling = 0;
@@ -452,13 +461,14 @@ int32_t ps_img_isolated_end(ps_img_t *image, const ps_img_before_t *before, ps_m
     if (isolated->ordinal != PS_ORDINAL_UNKNOWN) {
         isolated->ordinal += messages;
     }
+    move_since_join(isolated, messages);
     isolated->reads_next = isolated->reads_next && kept <= 0;
     return kept;
 }
 
 void ps_img_isolated_taken_over(ps_img_t *image, int64_t ordinal)
 {
-    image->isolated->taken_over = true;
+    image->isolated->since_join = -1;
     image->isolated->ordinal = believed(ordinal);
 }
 
@@ -474,16 +484,27 @@ void ps_img_isolated_rewound(ps_img_t *image, int64_t to)
 {
     ps_isolated_t *isolated = image->isolated;
     const int64_t messages = ps_img_messages(image, to, image->delivered);
+    if (ps_img_is_outrun(image, to)) {
+        isolated->ordinal = PS_ORDINAL_UNKNOWN;
+        isolated->since_join = -1;
+        return;
+    }
+    move_since_join(isolated, -messages);
     if (isolated->ordinal != PS_ORDINAL_UNKNOWN) {
-        isolated->ordinal =
-            ps_img_is_outrun(image, to) ? PS_ORDINAL_UNKNOWN : isolated->ordinal - messages;
+        isolated->ordinal -= messages;
     }
 }
 
 void ps_img_isolated_passed(ps_img_t *image, int64_t messages)
 {
     ps_isolated_t *isolated = image->isolated;
+    if (messages < 0) {
+        isolated->ordinal = PS_ORDINAL_UNKNOWN;
+        isolated->since_join = -1;
+        return;
+    }
+    move_since_join(isolated, messages);
     if (isolated->ordinal != PS_ORDINAL_UNKNOWN) {
-        isolated->ordinal = messages < 0 ? PS_ORDINAL_UNKNOWN : isolated->ordinal + messages;
+        isolated->ordinal += messages;
     }
 }

@@ -347,8 +347,7 @@ typedef struct ps_subscriber_slot {
                                                * messages, at or above `overwritten`, from which the
                                                * reader can continue */
     _Atomic int64_t join_ordinal;             /* number of the message at the reader's join
-                                               * position, counted as in the index ring; 0: unknown
-                                               */
+                                               * position as ps_ordinal_stated; 0: unknown */
     _Atomic int64_t overwritten;              /* for an isolated reader: the log may be overwritten
                                                * below this position; 0 for other readers */
     _Atomic int64_t late; /* for an isolated reader: the reader is late while it has not read up to
@@ -396,6 +395,19 @@ typedef struct ps_group_slot {
 #define PS_ORDINAL_BASE  (INT64_MIN / 4)
 #define PS_ORDINAL_FIRST (INT64_MIN / 8)
 #define PS_ORDINAL_APART (INT64_C(1) << 28)
+
+/* Encodes an ordinal so that 0 means unknown: an ordinal from 0 on is one higher. */
+static inline int64_t ps_ordinal_stated(int64_t ordinal)
+{
+    return ordinal >= 0 ? ordinal + 1 : ordinal;
+}
+
+/* Decodes an ordinal; PS_ORDINAL_UNKNOWN. */
+static inline int64_t ps_ordinal_read(int64_t stated)
+{
+    return stated > 0 ? stated - 1 : stated < 0 ? stated : PS_ORDINAL_UNKNOWN;
+}
+
 typedef struct ps_index_entry {
     _Atomic int64_t position;
     _Atomic int64_t ordinal; /* number of messages of the stream below `position` */

@@ -38,7 +38,7 @@ void ps_shared_adopt(ps_shared_t *shared, const ps_shared_params_t *params);
 void ps_shared_close(ps_shared_t *shared);
 /* Version of the layout of penstock.dat. The version rises when the layout changes. A daemon
  * refuses a directory with another version. */
-enum ps_shared_layout { PS_SHARED_VERSION = 12 };
+enum ps_shared_layout { PS_SHARED_VERSION = 13 };
 enum ps_driver_state { PS_DRIVER_STARTING = 0, PS_DRIVER_RUNNING = 1, PS_DRIVER_STOPPED = 2 };
 void ps_shared_set_state(ps_shared_t *shared, int32_t state);
 int32_t ps_shared_state(const ps_shared_t *shared);

@@ -100,14 +100,14 @@ static void count_committed(ps_publication_t *pub)
     pub->counting_behind = frames == WALK_FRAMES && position < pub->producer_position;
 }
 
-/* Returns the ordinal of a position that a reader joined at, as in the index ring; 0: unknown. */
+/* Returns the ordinal of a position that a reader joined at, as ps_ordinal_stated; 0: unknown. The
+ * sender may have sent or counted messages behind it. Bound: WALK_FRAMES. */
 static int64_t ordinal_of_joined(const ps_publication_t *pub, int64_t position)
 {
-    if (pub->endpoint != NULL) {
-        return position == pub->sender_position ? pub->sent_ordinal : 0;
-    }
-    int64_t ordinal = pub->committed_ordinal;
-    for (int32_t i = 0; i < WALK_FRAMES && position < pub->committed_position; i++) {
+    const bool sends = pub->endpoint != NULL;
+    const int64_t counted = sends ? pub->sender_position : pub->committed_position;
+    int64_t ordinal = sends ? pub->sent_ordinal : pub->committed_ordinal;
+    for (int32_t i = 0; i < WALK_FRAMES && position < counted; i++) {
         const ps_frame_t *frame = ps_frame_at(&pub->log, position);
         const int32_t span = ps_publication_checked_span(pub, frame, ps_frame_length_acquire(frame),
                                                          (int32_t)(position & pub->log.term_mask));
@@ -117,7 +117,8 @@ static int64_t ordinal_of_joined(const ps_publication_t *pub, int64_t position)
         ordinal -= ps_frame_messages(frame);
         position += span;
     }
-    return position == pub->committed_position && ordinal > PS_ORDINAL_BASE ? ordinal : 0;
+    const bool known = position == counted && (sends ? ordinal >= 0 : ordinal > PS_ORDINAL_BASE);
+    return known ? ps_ordinal_stated(ordinal) : 0;
 }
 
 /* Returns the position as which lagged readers count. */

@@ -11,21 +11,37 @@ typedef struct reader {
     ps_img_t *image;
 } reader_t;
 
-static void open_image(reader_t *reader, int32_t isolation, int64_t depth_bytes)
+static ps_img_params_t params_of(const reader_t *reader, int32_t isolation, int64_t depth_bytes)
 {
     const stream_t *stream = &reader->stream;
-    const ps_img_params_t params = { .log_path = stream->path,
-                                     .correlation_id = 11,
-                                     .subscription_id = 12,
-                                     .position_counter_id = stream->position,
-                                     .subscriber_slot = stream->subscriber_slot,
-                                     .image_slot = -1,
-                                     .publication_slot = stream->publication_slot,
-                                     .isolation = isolation,
-                                     .depth_bytes = depth_bytes,
-                                     .join_position = 0,
-                                     .join_ordinal = 0 };
-    CHECK_EQ(ps_img_open(stream->client, &params, &reader->image), PS_OK);
+    return (ps_img_params_t){ .log_path = stream->path,
+                              .correlation_id = 11,
+                              .subscription_id = 12,
+                              .position_counter_id = stream->position,
+                              .subscriber_slot = stream->subscriber_slot,
+                              .image_slot = -1,
+                              .publication_slot = stream->publication_slot,
+                              .isolation = isolation,
+                              .depth_bytes = depth_bytes,
+                              .join_position = 0,
+                              .join_ordinal = 0 };
+}
+
+static void open_image(reader_t *reader, int32_t isolation, int64_t depth_bytes)
+{
+    const ps_img_params_t params = params_of(reader, isolation, depth_bytes);
+    CHECK_EQ(ps_img_open(reader->stream.client, &params, &reader->image), PS_OK);
+    ps_img_report_gaps(reader->image);
+}
+
+/* The agent has not stated yet which message the reader joined at, and no index ring helps. */
+static void open_unknown(reader_t *reader)
+{
+    ps_img_params_t params = params_of(reader, PS_READER_INDEPENDENT, 0);
+    params.join_ordinal = PS_ORDINAL_UNKNOWN;
+    params.publication_slot = -1;
+    ps_img_close(reader->image);
+    CHECK_EQ(ps_img_open(reader->stream.client, &params, &reader->image), PS_OK);
     ps_img_report_gaps(reader->image);
 }
 
@@ -287,6 +303,66 @@ static void test_a_process_that_takes_over_counts_what_it_misses(void)
     close_reader(&reader);
 }
 
+static void state_join(const reader_t *reader, int64_t ordinal)
+{
+    atomic_store(&reader->stream.shared->subscribers[reader->stream.subscriber_slot].join_ordinal,
+                 ps_ordinal_stated(ordinal));
+}
+
+/* Message 0 is a message as the others, and a count of IPC is negative. */
+static void test_the_ordinal_of_the_join_counts_from_the_first_message(void)
+{
+    const int64_t ordinals[] = { 0, 1, 100, PS_ORDINAL_FIRST, PS_ORDINAL_FIRST + 7 };
+    reader_t reader;
+    open_reader(&reader, PS_READER_INDEPENDENT, 0);
+    for (size_t i = 0; i < sizeof ordinals / sizeof ordinals[0]; i++) {
+        state_join(&reader, ordinals[i]);
+        open_unknown(&reader);
+        CHECK_EQ(ps_img_ordinal(reader.image), ordinals[i]);
+    }
+    close_reader(&reader);
+}
+
+/* The reader has read and rewound before the agent states the ordinal of the join. */
+static void test_a_join_that_is_stated_late_counts(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_INDEPENDENT, 0);
+    open_unknown(&reader);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    CHECK_EQ(ps_img_rewind(reader.image, 3 * FRAME), PS_OK);
+    CHECK_EQ(ps_img_ordinal(reader.image), PS_ORDINAL_UNKNOWN);
+    state_join(&reader, 100);
+    CHECK_EQ(ps_img_ordinal(reader.image), 103);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    CHECK_EQ(ps_img_ordinal(reader.image), 107);
+    close_reader(&reader);
+}
+
+/* How many messages are between the join and the reader is not known after a gap without a number,
+ * and the process that takes over did not join. */
+static void test_a_join_that_is_stated_too_late_is_not_taken(void)
+{
+    reader_t reader;
+    ps_message_t messages[MESSAGES];
+    open_reader(&reader, PS_READER_INDEPENDENT, 0);
+    open_unknown(&reader);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    write_over(&reader, 8 * FRAME);
+    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
+    expect_gap(reader.image, 4 * FRAME, MESSAGES * FRAME, PS_ORDINAL_UNKNOWN);
+    state_join(&reader, 100);
+    CHECK_EQ(ps_img_ordinal(reader.image), PS_ORDINAL_UNKNOWN);
+    ps_img_release(reader.image);
+
+    open_unknown(&reader); /* not where it joined */
+    CHECK_EQ(ps_img_ordinal(reader.image), PS_ORDINAL_UNKNOWN);
+    CHECK_EQ(ps_img_take_over(reader.image, MESSAGES * FRAME, PS_ORDINAL_UNKNOWN), PS_OK);
+    CHECK_EQ(ps_img_ordinal(reader.image), PS_ORDINAL_UNKNOWN);
+    close_reader(&reader);
+}
+
 static void test_impossible_boundaries_stop_the_image(void)
 {
     reader_t reader;
@@ -313,6 +389,9 @@ int main(void)
     RUN(test_an_impossible_newest_position_is_not_believed);
     RUN(test_a_rewound_message_is_delivered_again_or_lost);
     RUN(test_a_process_that_takes_over_counts_what_it_misses);
+    RUN(test_the_ordinal_of_the_join_counts_from_the_first_message);
+    RUN(test_a_join_that_is_stated_late_counts);
+    RUN(test_a_join_that_is_stated_too_late_is_not_taken);
     RUN(test_impossible_boundaries_stop_the_image);
     return 0;
 }

@@ -219,6 +219,35 @@ static void test_spies_simulate_a_connection(void)
     rig_close(rig);
 }
 
+/* A spy joins, and the sender sends more before it hears of the spy: the spy counts from its join,
+ * also if that is the first message of the stream. A position between two frames has no count. */
+static void test_a_spy_that_joined_behind_the_sender_counts_from_its_join(void)
+{
+    enum { FRAME = 64, SENT = 3 };
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST, .window_bytes = RIG_TERM });
+    rig_connect(rig);
+    for (int32_t i = 0; i < SENT; i++) {
+        rig_offer(rig, "01234567890123456789", 20, PS_FLAG_UNFRAGMENTED);
+    }
+    rig_step(rig, 0);
+    CHECK_EQ(rig_counter(rig, rig->sender_position), SENT * FRAME);
+    for (int32_t half = 0; half <= 2 * SENT; half++) {
+        const int64_t join = half * FRAME / 2;
+        const ps_subscriber_params_t spy = { .position_counter_id = rig_make_counter(rig, join),
+                                             .slot = half,
+                                             .client_slot = -1,
+                                             .tether = 1,
+                                             .isolated = 1,
+                                             .join_position = join,
+                                             .depth_bytes = FRAME };
+        CHECK_EQ(ps_publication_add_subscriber(rig->driver, rig->pub, &spy), PS_OK);
+        rig_step(rig, 0);
+        CHECK_EQ(ps_ordinal_read(atomic_load(&rig->shared->subscribers[half].join_ordinal)),
+                 half % 2 == 0 ? half / 2 : PS_ORDINAL_UNKNOWN);
+    }
+    rig_close(rig);
+}
+
 /* What a spy led the sender over is not held by a window: it is the slower spy that holds it. */
 static void test_a_slow_spy_holds_what_a_fast_one_led(void)
 {
@@ -531,6 +560,7 @@ int main(void)
     test_ipc_drains_when_read();
     test_spies_gate_producers_only();
     test_spies_simulate_a_connection();
+    test_a_spy_that_joined_behind_the_sender_counts_from_its_join();
     test_a_slow_spy_holds_what_a_fast_one_led();
     test_want_room_wakes_the_client();
     test_a_stopped_claimer_is_unblocked_and_quarantined();
