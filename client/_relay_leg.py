@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.client._batch_sender import TURNS
 from penstock.client._offer import TRANSIENT, Offer
+from penstock.core.client import img_count
 from penstock.core.errors import ClosedError, PublicationFailed
 from penstock.core.relay import UNKNOWN, img_ordinal, img_relay_to, img_take_over, pub_take_over
 
@@ -51,6 +52,7 @@ class Leg:
         self.cell = cell
         self.source = image.position    # end of the last message or gap of the source
         self.source_ordinal = UNKNOWN   # number of messages below
+        self.joined: int | None = None  # until the first message or gap: where it began to count
         self.target = publication.position
         self.ordinal = 0                # number of messages below
         self.skip_to = 0                # source position below which it has all messages
@@ -61,7 +63,8 @@ class Leg:
         self.bytes = 0
 
     def begin(self) -> None:
-        self.source_ordinal = img_ordinal(self.image._open())
+        self._learn()
+        self.joined = self.image.position
         self._record()
 
     def go_on(self) -> None:
@@ -87,7 +90,7 @@ class Leg:
             self.publication._want_room()
         self.waits = False
         if self.source_ordinal == UNKNOWN:
-            self.source_ordinal = img_ordinal(self.image._open())
+            self._learn()
         try:
             handled = poll(self.image, self._take)
         except _Refused:
@@ -100,12 +103,32 @@ class Leg:
         self.passed = True
         if gap.to_position is None or gap.to_position <= self.source:
             return
+        self._count_rest(gap.from_position)
         self.source = gap.to_position
         if gap.messages is None:
             self.source_ordinal = UNKNOWN
         else:
             self._count(gap.messages)
         self._record()
+
+    def _learn(self) -> None:
+        self.source_ordinal = img_ordinal(self.image._open())
+        if self.joined is not None:
+            self.joined = self.image.position
+
+    def _count_rest(self, position: int) -> None:
+        """Count the message in whose middle the relay joined: no reader gets its rest.
+
+        :param position: begin of the first message or gap.
+        """
+        if self.joined is None:
+            return
+        rest = img_count(self.image._open(), self.joined, position)
+        self.joined = None
+        if rest < 0:
+            self.source_ordinal = UNKNOWN
+        else:
+            self._count(rest)
 
     def _count(self, messages: int) -> None:
         if self.source_ordinal != UNKNOWN:
@@ -116,6 +139,7 @@ class Leg:
 
     def _take(self, message: memoryview, header: Header) -> None:
         position = header.position
+        self._count_rest(header.start_position)
         if position > self.skip_to:
             self.cell.intend(position)
             self._offer(message, header.reserved_value)
