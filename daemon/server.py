@@ -406,10 +406,10 @@ class Server:
             now_ns = time.monotonic_ns()
             fields = await self._reader.sample(now_ns)
             weight = 1 + len(fields["publications"]) + len(fields["images"])
-            trace.put("sample", fields, weight=weight)
-            took_ns = time.monotonic_ns() - now_ns
-            wait_ns = max(self._config.trace.sample_interval_ns, took_ns * _SAMPLE_SHARE)
-            await trio.sleep(wait_ns / 1e9)
+            if not self._stopping:      # a worker's result comes before the cancellation
+                trace.put("sample", fields, weight=weight)
+            wait_ns = (time.monotonic_ns() - now_ns) * _SAMPLE_SHARE
+            await trio.sleep(max(self._config.trace.sample_interval_ns, wait_ns) / 1e9)
 
     # ---- operations ------------------------------------------------------------------------------
 

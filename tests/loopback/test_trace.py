@@ -39,6 +39,18 @@ def rows(path: Path) -> set[tuple[str, str, int]]:
     }
 
 
+def test_the_last_event_is_the_end(new_host: NewHost, tmp_path: Path) -> None:
+    """Also if a sample is being taken meanwhile, which is nearly always so here."""
+    config = tmp_path / "trace.toml"
+    config.write_text('[trace]\nsample_interval_ns = "1ms"\n', encoding="utf-8")
+    for number in range(8):
+        path = tmp_path / f"{number}.jsonl"
+        host = new_host("--trace", str(path), "--config", str(config))
+        eventually(lambda path=path: len(events(path)) > 3, "no samples")
+        assert host.end() == 0
+        assert events(path)[-1]["event"] == "stopping"
+
+
 def test_two_daemons_trace_a_lossy_transfer(
     new_host: NewHost, port: Port, tmp_path: Path
 ) -> None:
