@@ -107,8 +107,8 @@ def _check(
             raise
         raise Refused(
             refused.code,
-            f"{refused.message}; {', '.join(to_blame)} is from [[stream]] {number} of the "
-            "configuration",
+            f"{refused.message}; {', '.join(to_blame)} {'is' if len(to_blame) == 1 else 'are'} "
+            f"from [[stream]] {number} of the configuration",
         ) from refused
 
 

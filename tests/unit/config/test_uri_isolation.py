@@ -135,6 +135,41 @@ def test_a_fanout_contradicts_the_default_policy() -> None:
                                settings(default_policy="drop_oldest"))
 
 
+GROUP = "aeron:udp?endpoint=239.20.0.1:4001|interface=10.0.0.0/24"
+
+
+@pytest.mark.parametrize(("rule", "channel", "words"), [
+    ({"fanout": "min"}, f"{GROUP}|fc=max", "fc=max"),
+    ({"fanout": "independent"}, f"{GROUP}|fc=min,t:1s", "fc=min,t:1s"),
+    ({"fanout": "min"}, "aeron:ipc?ps-policy=drop_oldest", "ps-policy=drop_oldest"),
+    ({"fanout": "min", "flow_control": "nak"}, GROUP, "fc=nak"),
+    ({"fanout": "min", "policy": "drop_oldest"}, GROUP, "ps-policy=drop_oldest"),
+    ({"flow_control": "max"}, f"{GROUP}|ps-fanout=min", "fc=max"),
+    ({"policy": "drop_oldest"}, f"{GROUP}|ps-fanout=min", "ps-policy=drop_oldest"),
+])
+def test_a_fanout_contradicts_across_a_rule_and_a_channel(
+    rule: dict[str, str], channel: str, words: str
+) -> None:
+    """The refusal names both values, and which of them the rule states."""
+    with pytest.raises(Refused) as caught:
+        rules.apply(plans.parse(channel), 7, settings(rules=(StreamRule(**rule),)),
+                    publication=True)
+    message = caught.value.message
+    assert f"contradicts {words}" in message
+    assert "ps-fanout=" in message
+    ruled = {"fanout": "ps-fanout", "flow_control": "fc", "policy": "ps-policy"}
+    _, _, blamed = message.partition("; ")
+    assert blamed.endswith("from [[stream]] 1 of the configuration")
+    assert {name for name in ruled.values() if f"{name}=" in blamed} == {ruled[key] for key in rule}
+
+
+def test_a_channel_states_another_fanout_than_its_rule() -> None:
+    channel = f"{GROUP}|ps-fanout=independent"
+    found = rules.apply(plans.parse(channel), 7, settings(rules=(StreamRule(fanout="min"),)),
+                        publication=True)
+    assert found.ps_fanout == "independent"
+
+
 @pytest.mark.parametrize(("options", "words"), [
     ("ps-sub-depth=8k", r"ps-sub-depth=8k needs ps-sub-policy"),
     ("ps-sub-policy=independent|ps-sub-depth=96k", r"ps-sub-depth=96k .* rcv-wnd=131072"),
