@@ -163,6 +163,16 @@ void ps_probe_fc_setup_sent(ps_probe_pub_t *model);
 /* Returns true if the publication has enough live receivers to be connected: at least one. With
  * fc=min and fc=tagged, the strategy must also track as many receivers as the group requires. */
 bool ps_probe_has_receivers(const ps_probe_pub_t *model);
+/* Returns true if the sender's strategy follows the receiver, by the sender's own table. */
+static inline bool ps_probe_is_tracked(const ps_publication_t *pub, int64_t receiver_id)
+{
+    for (int32_t i = 0; i < pub->fc.tracked; i++) {
+        if (pub->fc.receivers[i].id == receiver_id) {
+            return true;
+        }
+    }
+    return false;
+}
 void ps_probe_fc_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 
 /* ps_sim_probe_send.c */

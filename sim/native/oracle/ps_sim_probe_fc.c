@@ -84,24 +84,14 @@ static bool is_doubtful(const ps_publication_t *pub, const ps_probe_receiver_t *
     return receiver->fc_heard_ns > 0 && over_ns >= 0 && over_ns <= MOMENT_NS;
 }
 
-static bool is_tracked(const ps_publication_t *pub, int64_t receiver_id)
-{
-    for (int32_t i = 0; i < pub->fc.tracked; i++) {
-        if (pub->fc.receivers[i].id == receiver_id) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* A receiver that has left is removed at the next timer tick, which may have been just before this
  * cycle read. */
 static void forget_leaving(ps_probe_pub_t *model)
 {
     for (int32_t i = 0; i < model->receiver_count; i++) {
         ps_probe_receiver_t *receiver = &model->receivers[i];
-        receiver->followed =
-            receiver->followed && (!receiver->leaving || is_tracked(model->pub, receiver->id));
+        receiver->followed = receiver->followed &&
+                             (!receiver->leaving || ps_probe_is_tracked(model->pub, receiver->id));
     }
 }
 
@@ -112,7 +102,7 @@ static void settle_doubtful(ps_probe_pub_t *model, int64_t now_ns)
     for (int32_t i = 0; i < model->receiver_count; i++) {
         ps_probe_receiver_t *receiver = &model->receivers[i];
         if (is_doubtful(model->pub, receiver, now_ns)) {
-            receiver->followed = is_tracked(model->pub, receiver->id);
+            receiver->followed = ps_probe_is_tracked(model->pub, receiver->id);
         }
     }
 }
@@ -228,7 +218,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         if (!pub->end_of_stream) {
             model->requested_setup = true;
             if (follows(pub) && is_meant(pub, sm) && followed_count(model) > 0 &&
-                !is_tracked(pub, sm->receiver_id)) {
+                !ps_probe_is_tracked(pub, sm->receiver_id)) {
                 ps_probe_join_requested(model, sm->receiver_id, from, now_ns);
             }
         }
@@ -307,7 +297,7 @@ static bool is_leaving_yet(const ps_publication_t *pub, const ps_probe_receiver_
                            int64_t now_ns)
 {
     return receiver->leaving && now_ns - receiver->left_ns <= MOMENT_NS &&
-           is_tracked(pub, receiver->id);
+           ps_probe_is_tracked(pub, receiver->id);
 }
 
 /* Removes receivers that were silent for too long or have left. */

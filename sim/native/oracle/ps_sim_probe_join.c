@@ -171,7 +171,16 @@ static void check_budget(ps_probe_t *probe, ps_probe_pub_t *model, bool held, in
     }
 }
 
-/* The receiver whose edge is the limit. */
+/* Returns true if the sender follows the receiver. A receiver whose time is over is followed until
+ * the next tick. */
+static bool is_followed_yet(const ps_publication_t *pub, const ps_probe_receiver_t *receiver,
+                            int64_t heard_ns, int64_t now_ns)
+{
+    const bool over = now_ns - heard_ns >= pub->fc.timeout_ns;
+    return receiver->followed || (over && ps_probe_is_tracked(pub, receiver->id));
+}
+
+/* The receiver whose edge is the limit. Others may have the same edge. */
 static void check_holder(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -188,7 +197,7 @@ static void check_holder(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
         }
         if (now_ns - heard_ns > most_ns) { /* the group need not wait for it */
             holder = receiver->edge == pub->sender_limit && receiver->live ? receiver : holder;
-        } else if (receiver->followed && receiver->edge < others) {
+        } else if (is_followed_yet(pub, receiver, heard_ns, now_ns) && receiver->edge < others) {
             others = receiver->edge;
         }
     }

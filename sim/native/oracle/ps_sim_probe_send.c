@@ -396,6 +396,31 @@ static int64_t whole_frames_end(const ps_publication_t *pub, int64_t from, int64
     return end;
 }
 
+/* Returns true if the sender keeps one request at a time: it has heard no receiver that requests
+ * all gaps. After a restart, NAKs may come before the first status message. */
+static bool keeps_one(const ps_probe_pub_t *model)
+{
+    const ps_retransmit_t *pool = &model->pub->retransmit;
+    return (model->answers > 0 ? model->answers : pool->capacity) == 1;
+}
+
+/* Returns true if the sender may drop a new request because too many others wait. */
+static bool is_crowded(const ps_probe_pub_t *model)
+{
+    const int32_t requested = model->pub->retransmit.pending + model->requested_now;
+    const int32_t waiting = model->pub->params.group ? 2 * requested : requested;
+    return waiting >= model->pub->retransmit.capacity && !keeps_one(model);
+}
+
+/* If the sender keeps one request at a time, a new request replaces the previous one, which may
+ * remain without an answer. */
+static void replace(ps_probe_pub_t *model)
+{
+    for (int32_t i = 0; i < model->request_count && keeps_one(model); i++) {
+        model->requests[i].optional = model->requests[i].optional || model->requests[i].done_ns < 0;
+    }
+}
+
 void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -446,8 +471,8 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
             free = was_dropped(pub, request, now_ns) ? i : free;
         }
     }
-    const int32_t requested = pub->retransmit.pending + model->requested_now;
-    const int32_t waiting = pub->params.group ? 2 * requested : requested;
+    const bool crowded = is_crowded(model);
+    replace(model);
     if (free < 0 && model->request_count < PS_PROBE_REQUESTS) {
         free = model->request_count++;
     }
@@ -461,8 +486,8 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
                                   .requested_ns = now_ns,
                                   .done_ns = -1,
                                   .cut = nak->length > most,
-                                  .optional = waiting >= pub->retransmit.capacity || forgotten ||
-                                              need == from || is_covered(pub, from) };
+                                  .optional = crowded || forgotten || need == from ||
+                                              is_covered(pub, from) };
         model->requested_now++;
     }
 }
