@@ -5,7 +5,8 @@
  *   - A hold for joining receivers is the limit for at most T in any 4 T.
  *   - The group waits for a receiver at most once in T, and only once for an address that has not
  *     joined.
- *   - The group waits for the first request after a quiet time.
+ *   - The group waits for the first request after a quiet time, unless the receiver had refused the
+ *     stream.
  *   - The group does not wait for a receiver that has refused the stream by an ERR frame.
  *   - The limit is the edge of a receiver that is heard and has room, or had room within T.
  */
@@ -38,7 +39,7 @@ void ps_probe_join_requested(ps_probe_pub_t *model, int64_t id, const ps_addr_t 
     bool fresh = model->pub->fc.tracked > 0;
     for (int32_t i = 0; i < PS_PROBE_JOINERS; i++) {
         const ps_probe_joiner_t *joiner = &join->joiners[i];
-        fresh = fresh && !is_of(joiner, id, from) &&
+        fresh = fresh && !is_of(joiner, id, from) && join->deniers[i] != id &&
                 !(joiner->used && now_ns - joiner->given_ns < quiet_ns);
     }
     if (fresh) {
@@ -76,6 +77,7 @@ int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *f
             joiner->joined = true;
             joiner->waited = false;
         }
+        model->join.deniers[i] = model->join.deniers[i] == id ? 0 : model->join.deniers[i];
         waits = waits || joiner->waited;
     }
     if (id == model->join.fresh_id || ps_addr_equal(from, &model->join.fresh_from)) {
@@ -89,13 +91,20 @@ int64_t ps_probe_join_came(ps_probe_pub_t *model, int64_t id, const ps_addr_t *f
 void ps_probe_join_refused(ps_probe_pub_t *model, int64_t id)
 {
     ps_probe_join_t *join = &model->join;
+    bool known = false;
     for (int32_t i = 0; i < PS_PROBE_JOINERS; i++) {
         ps_probe_joiner_t *joiner = &join->joiners[i];
+        known = known || join->deniers[i] == id;
         if (joiner->used && joiner->id == id && joiner->waited) {
             joiner->waited = false;
             join->refused = id;
             join->ended_by_refusal = true;
+            known = true;
         }
+    }
+    if (!known) {
+        join->deniers[join->next_denier] = id;
+        join->next_denier = (join->next_denier + 1) % PS_PROBE_JOINERS;
     }
     if (id == join->fresh_id) {
         join->fresh = false;

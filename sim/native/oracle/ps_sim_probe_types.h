@@ -222,6 +222,9 @@ typedef struct ps_probe_join {
     int64_t refused;       /* Id of the joining receiver that has refused the stream in this duty
                       * cycle; 0: none. */
     bool ended_by_refusal; /* True if the group waited for a receiver that then refused. */
+    /* The latest receivers that have refused the stream without being waited for; 0: none. */
+    int64_t deniers[PS_PROBE_JOINERS];
+    int32_t next_denier;
 } ps_probe_join_t;
 
 enum { PS_PROBE_QUEUED = 64 };
