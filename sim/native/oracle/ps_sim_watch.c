@@ -9,7 +9,7 @@
 #include "ps_sim_watch.h"
 #include "ps_wire.h"
 
-enum { MAX_FLOWS = 512, MAX_HALF_TERMS = 8 };
+enum { MAX_FLOWS = 512, MAX_HALF_TERMS = 8, MAX_EARLY = 64 };
 
 /* One stream on its way to one address. */
 typedef struct flow {
@@ -24,11 +24,20 @@ typedef struct flow {
     int64_t edge; /* right edge of the widest window stated, -1: none yet */
 } flow_t;
 
+/* A status message that arrived before the first SETUP of its stream: a receiver may know the stream
+ * from elsewhere. */
+typedef struct early {
+    int32_t host;
+    ps_sm_t sm;
+} early_t;
+
 struct ps_sim_watch {
     ps_sim_wire_t wire;
     int32_t half_terms[MAX_HALF_TERMS]; /* streams */
     int32_t half_term_count;
     int32_t flow_count;
+    int32_t early_count; /* the newest MAX_EARLY are kept */
+    early_t early[MAX_EARLY];
     flow_t flows[MAX_FLOWS];
 };
 
@@ -84,6 +93,16 @@ static flow_t *find(ps_sim_watch_t *watch, int32_t host, int32_t session_id, int
     return NULL;
 }
 
+static void widen(const ps_sim_watch_t *watch, flow_t *flow, const ps_sm_t *sm)
+{
+    int64_t window = sm->window;
+    if (is_half_term(watch, sm->stream_id) && window < flow->term_length / 4 * 3) {
+        window = flow->term_length / 4 * 3; /* what a receiver keeps under fc=nak */
+    }
+    const int64_t edge = position_of(flow, sm->term_id, sm->term_offset) + window;
+    flow->edge = edge > flow->edge ? edge : flow->edge;
+}
+
 static void on_setup(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t *packet)
 {
     ps_setup_t setup;
@@ -110,6 +129,12 @@ static void on_setup(ps_sim_watch_t *watch, int32_t from, const ps_sim_packet_t 
         const flow_t *other = &watch->flows[i];
         if (is_flow(other, from, setup.session_id, setup.stream_id) && other->edge > flow->edge) {
             flow->edge = other->edge;
+        }
+    }
+    for (int32_t i = 0; i < watch->early_count && i < MAX_EARLY; i++) {
+        const early_t *early = &watch->early[i];
+        if (is_flow(flow, early->host, early->sm.session_id, early->sm.stream_id)) {
+            widen(watch, flow, &early->sm);
         }
     }
 }
@@ -190,16 +215,16 @@ void ps_sim_watch_arrived(ps_sim_watch_t *watch, int32_t host, const ps_sim_pack
         ps_wire_sm(packet->data, packet->length, &sm) != PS_WIRE_OK) {
         return;
     }
+    bool found = false;
     for (int32_t i = 0; i < watch->flow_count; i++) {
         flow_t *flow = &watch->flows[i];
         if (!is_flow(flow, host, sm.session_id, sm.stream_id)) {
             continue;
         }
-        int64_t window = sm.window;
-        if (is_half_term(watch, sm.stream_id) && window < flow->term_length / 4 * 3) {
-            window = flow->term_length / 4 * 3; /* what a receiver keeps under fc=nak */
-        }
-        const int64_t edge = position_of(flow, sm.term_id, sm.term_offset) + window;
-        flow->edge = edge > flow->edge ? edge : flow->edge;
+        widen(watch, flow, &sm);
+        found = true;
+    }
+    if (!found) {
+        watch->early[watch->early_count++ % MAX_EARLY] = (early_t){ .host = host, .sm = sm };
     }
 }
