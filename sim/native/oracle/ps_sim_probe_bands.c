@@ -166,7 +166,7 @@ static void add_stream(ps_probe_t *probe, ps_probe_pub_t *model, cycle_t *cycle)
     }
     /* A turn for which no other stream waits is not counted. If it sends nothing, its stream may be
      * one that seems to have waited. */
-    if (!stays || model->pub->sender->bands.alone != bands->alone) {
+    if (!stays || model->pub->sender->bands.alone > 0 || bands->alone > 0) {
         model->band_joined = bands->cycle;
     }
     if (turns > 0 && model->band_bytes >= turns * (bands->quantum + model->pub->log.mtu)) {
