@@ -114,8 +114,8 @@ static bool is_silent(const ps_probe_pub_t *model, int64_t receiver_id, int64_t 
             return true;
         }
     }
-    /* It has joined, and the sender has not heard of it yet: each status message was lost. Not heard
-     * since a new daemon adopted the stream: its time-out began with the adoption. */
+    /* It has joined, and the sender has not heard of it yet: each status message was lost. Not
+     * heard since a new daemon adopted the stream: its time-out began with the adoption. */
     const int64_t adopted_ns = pub->adopted_until_ns - connection_ns;
     return pub->adopted_until_ns == 0 || now_ns - adopted_ns >= silent_ns;
 }

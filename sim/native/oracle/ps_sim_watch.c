@@ -24,8 +24,8 @@ typedef struct flow {
     int64_t edge; /* right edge of the widest window stated, -1: none yet */
 } flow_t;
 
-/* A status message that arrived before the first SETUP of its stream: a receiver may know the stream
- * from elsewhere. */
+/* A status message that arrived before the first SETUP of its stream: a receiver may know the
+ * stream from elsewhere. */
 typedef struct early {
     int32_t host;
     ps_sm_t sm;
