@@ -5,16 +5,26 @@
 #include "ps_assert.h"
 #include "ps_sender.h"
 
-/* Notes that a window has opened. Only a turn would notice it, and a stream that waits for its
- * socket takes no turn: the account would blame the receiver until the socket has room. */
-static void note_window(ps_publication_t *pub)
+/* Returns true if the window is too small for the next frame. A frame of an impossible length does
+ * not wait for the window. */
+static bool is_shut(const ps_publication_t *pub)
 {
     const ps_frame_t *frame = ps_frame_at(&pub->log, pub->sender_position);
-    const int32_t length = ps_frame_length_acquire(frame);
-    const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32_64(length);
+    const int32_t offset = (int32_t)(pub->sender_position & pub->log.term_mask);
+    const int32_t span =
+        ps_publication_checked_span(pub, frame, ps_frame_length_acquire(frame), offset);
+    const int32_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : span;
+    return span > 0 && pub->sender_position + wire > pub->sender_limit;
+}
 
-    if (pub->window_shut && length > 0 && pub->sender_position + wire <= pub->sender_limit) {
-        pub->window_shut = false;
+/* Notes that a window has opened, or that the limit has come down to less than the next frame. Only
+ * a turn would notice it, and a stream that waits for its socket takes no turn: until the socket
+ * has room, the account would blame the receiver, or the socket. */
+static void note_window(ps_publication_t *pub)
+{
+    const bool shut = is_shut(pub);
+    if (pub->window_shut != shut) {
+        pub->window_shut = shut;
         ps_publication_account(pub, ps_publication_sender(pub)->now_ns);
     }
 }

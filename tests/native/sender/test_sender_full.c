@@ -237,6 +237,38 @@ static void test_a_window_that_opens_is_no_cause_beside_a_full_socket(void)
     close_many(many);
 }
 
+/* The limit comes down while another stream of the socket gets each try: with room in the socket,
+ * the stream could send nothing either. */
+static void test_a_window_that_shuts_is_the_cause_beside_a_full_socket(void)
+{
+    static const int32_t priorities[] = { 300, 300 };
+    const int32_t least = FRAME / 2;
+    many_t *many = open_full(priorities, 2);
+    ps_publication_t *first = many->pubs[0];
+    ps_publication_t *shut = many->pubs[1];
+    publish(many, first, 10 * FRAME);
+    cycle(many);
+    publish(many, shut, TERM * 3 / 4);
+    for (int32_t i = 0; i < 400; i++) {
+        cycle(many);
+    }
+    CHECK_EQ(atomic_load(&shut->slot->cause), PS_CAUSE_SOCKET);
+    for (int32_t i = 0; i < 6000; i++) { /* 6 s: the limit holds for 5 s */
+        if (i % 100 == 0) {
+            open_window(many, first, 0, TERM / 2);
+            open_window(many, shut, 0, least);
+        }
+        many->rig->now_ns += MS;
+        cycle(many);
+    }
+    CHECK_EQ(shut->sender_limit, least);
+    CHECK_EQ(shut->sender_position, 0);
+    CHECK(first->turn.held);
+    CHECK_EQ(atomic_load(&shut->slot->cause), PS_CAUSE_RECEIVER_WINDOW);
+    CHECK_EQ(atomic_load(&shut->slot->cause_culprit), 7);
+    close_many(many);
+}
+
 /* A removed stream waits for no room, and its endpoint is not full any more. */
 static void test_a_removed_stream_waits_for_no_room(void)
 {
@@ -274,6 +306,7 @@ int main(void)
     test_retransmits_get_half_of_the_room();
     test_an_error_holds_no_other_stream();
     test_a_window_that_opens_is_no_cause_beside_a_full_socket();
+    test_a_window_that_shuts_is_the_cause_beside_a_full_socket();
     test_a_removed_stream_waits_for_no_room();
     return 0;
 }
