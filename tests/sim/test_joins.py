@@ -278,6 +278,16 @@ WRONG = (
         ),
         "the cause is the one that holds",
     ),
+    (
+        "never lowers its limit",
+        group("leaves"),
+        Patch(
+            file="ps_fc_min.c", now="    return slowest(fc);\n}\n\nstatic void min_on_error",
+            old="    const int64_t least = slowest(fc);\n"
+            "    return least > limit ? least : limit;\n}\n\nstatic void min_on_error",
+        ),
+        "the sender's limit is the strategy's",
+    ),
 )
 
 
@@ -292,6 +302,7 @@ FOUND = {
     "waits for a receiver that refused": ("refusals", 1),
     "follows a receiver whose window is shut": ("misfit: shut", 1),
     "names nobody while it waits": ("rules: joins", 1),
+    "never lowers its limit": ("misfit: leaves", 1),
 }
 
 

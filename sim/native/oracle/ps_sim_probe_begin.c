@@ -42,6 +42,9 @@ static void begin_receivers(ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     model->limit = pub->sender_limit;
+    model->granted = INT64_MIN;
+    model->last_least = INT64_MIN;
+    model->last_limit = pub->sender_limit;
     model->join.limit = INT64_MAX;
     model->plain_ns = INT64_MIN / 2;
     model->ever_heard = pub->has_initial_connection;

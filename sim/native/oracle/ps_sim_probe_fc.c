@@ -7,7 +7,8 @@
  *                  have the storage for it
  *   min, tagged    the least edge of those followed, and of the hold for one who joins
  *
- * A limit that has to come down may take until the next timer tick.
+ * A limit that has to come down may take until the next timer tick. A sender may tick before it
+ * reads, in each cycle: what counts is whether its limit was right at one moment of the cycle.
  */
 #include "ps_driver.h"
 #include "ps_sim_probe.h"
@@ -17,6 +18,8 @@
 #define MOMENT_NS INT64_C(20000000)
 
 enum { SNAPSHOT_EVERY = 64 };
+
+static const char LIMIT_RULE[] = "the sender's limit is the strategy's";
 
 static int32_t driver_side(const ps_probe_pub_t *model)
 {
@@ -135,6 +138,29 @@ static void follow(ps_probe_pub_t *model, ps_probe_receiver_t *receiver, const p
     } else if (leaving) {
         receiver->edge = edge;
     }
+}
+
+/* Returns the limit under min and tagged; INT64_MIN: too few receivers are followed. */
+static int64_t group_limit(const ps_probe_pub_t *model)
+{
+    const int32_t followed = followed_count(model);
+    const bool waits = followed > 0 && followed >= model->pub->params.fc_group_min_size;
+    return waits ? least_edge(model) : INT64_MIN;
+}
+
+/* Notes what a status message has made of the limit. */
+static void note_granted(ps_probe_pub_t *model)
+{
+    const int64_t limit = group_limit(model);
+    model->granted = limit > model->granted ? limit : model->granted;
+}
+
+/* Returns true if the sender's limit was the strategy's at a moment since the last check: a status
+ * message had raised it, or it came down to what it had to be at the last check. */
+static bool was_right(const ps_probe_pub_t *model)
+{
+    const int64_t limit = model->pub->sender_limit;
+    return limit == model->granted || (limit == model->last_least && limit < model->last_limit);
 }
 
 /* A limit that no receiver granted for the time-out comes down, once. */
@@ -261,6 +287,7 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
     receiver->position = position;
     if (follows(pub)) {
         follow(model, receiver, sm, from, position + sm->window, now_ns);
+        note_granted(model);
     } else {
         raise(model, sm, position, now_ns);
         receiver->edge = position + sm->window;
@@ -336,6 +363,24 @@ static int64_t custom_limit(const ps_fc_t *fc, int64_t now_ns)
     return limit < fc->edge ? limit : fc->edge;
 }
 
+/* Edges that fall after the moment at which the limit was right have their own time from now on. */
+static void check_group_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
+{
+    const ps_publication_t *pub = model->pub;
+    const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
+    const int64_t limit = group_limit(model);
+    const bool right = limit == INT64_MIN || pub->sender_limit == limit;
+    if (!right && was_right(model)) {
+        ps_probe_promise(probe, &model->promises[P_PUB_LIMIT], true, now_ns, slack_ns, LIMIT_RULE,
+                         model->host, driver_side(model));
+    }
+    ps_probe_promise(probe, &model->promises[P_PUB_LIMIT], right, now_ns, slack_ns, LIMIT_RULE,
+                     model->host, driver_side(model));
+    model->granted = INT64_MIN;
+    model->last_least = limit;
+    model->last_limit = pub->sender_limit;
+}
+
 static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -360,13 +405,12 @@ static void check_limit(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns
         expected = model->plain_edge; /* of Aeron receivers, which cannot signal */
     }
     if (follows(pub)) {
-        const int32_t followed = followed_count(model);
-        expected = followed == 0 || followed < pub->params.fc_group_min_size ? pub->sender_limit
-                                                                             : least_edge(model);
+        check_group_limit(probe, model, now_ns);
+        return;
     }
     ps_probe_promise(probe, &model->promises[P_PUB_LIMIT], pub->sender_limit == expected, now_ns,
-                     follows(pub) || pub->params.flow_control == PS_FC_PRESSURE ? slack_ns : 0,
-                     "the sender's limit is the strategy's", model->host, driver_side(model));
+                     pub->params.flow_control == PS_FC_PRESSURE ? slack_ns : 0, LIMIT_RULE,
+                     model->host, driver_side(model));
 }
 
 /* Checks the snapshot of the receivers for the conductor. */

@@ -327,6 +327,10 @@ typedef struct ps_probe_pub {
                           * the sender limit. watch_edge: highest limit advertised since
                           * watch_ns. */
     int64_t limit;       /* by the strategy */
+    /* Under min and tagged. granted: the highest limit that a status message since the last check
+     * has left the strategy with; INT64_MIN: none. last_least, last_limit: at the last check, the
+     * limit of the strategy and that of the sender. */
+    int64_t granted, last_least, last_limit;
     int64_t stated_edge; /* Highest position that a status message of any receiver has stated. */
     ps_probe_join_t join;
     int32_t answers; /* Number of ranges that the publication may retransmit at the same time; 0:
