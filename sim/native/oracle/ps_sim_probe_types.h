@@ -322,11 +322,11 @@ typedef struct ps_probe_pub {
     int64_t replaced[PS_PROBE_RECEIVERS]; /* ids of receivers whose entry another one has taken */
     uint32_t replaced_count;
     int64_t watch_ns,
-        watch_edge;      /* watch_ns: since this time, all status messages have advertised a limit
+        watch_edge; /* watch_ns: since this time, all status messages have advertised a limit
                           * below the sender limit; 0: the last status message advertised at least
                           * the sender limit. watch_edge: highest limit advertised since
                           * watch_ns. */
-    int64_t limit;       /* by the strategy */
+    int64_t limit;  /* by the strategy */
     /* Under min and tagged. granted: the highest limit that a status message since the last check
      * has left the strategy with; INT64_MIN: none. last_least, last_limit: at the last check, the
      * limit of the strategy and that of the sender. */
