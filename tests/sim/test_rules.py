@@ -23,9 +23,13 @@ STARTS = {
 #: Classes of seeds that are not kinds of the further stream: one host has several readers of a
 #: stream under NAK-strength control; a strategy sometimes answers positions that are too high.
 CLASSES = {"shared": {"isolated: nak", "fc=nak"}, "moody": {"moody strategy"}}
+#: The seeds of this kind have all these classes.
+ALL_OF = {"left behind": {"fc=nak", "untethered"}}
 
 
 def seeds_with(kind: str, start: int) -> Iterator[int]:
+    if kind in ALL_OF:
+        return seeds_where(lambda seed: ALL_OF[kind] <= set(classes_of(seed)), TRIED, start)
     names = CLASSES.get(kind) or {f"rules: {one}" for one in kind.split(", ")}
     return seeds_where(lambda seed: bool(names & set(classes_of(seed))), TRIED, start)
 
@@ -149,6 +153,17 @@ WRONG = (
     ("states the fastest reader of several", "shared", Patch(
         file="ps_image_outrun.c", now="reader->position < slowest->position",
         old="reader->position > slowest->position",
+    )),
+    ("states the fill of another reader of several", "shared", Patch(
+        file="ps_image_pressure.c",
+        now="    const int64_t fill = furthest(image) - reader->position;",
+        old="    const int64_t fill =\n        furthest(image) - "
+        "image->subscribers[image->n_subscribers - 1].reader.position;",
+    )),
+    ("signals for a reader that it left behind", "left behind", Patch(
+        file="ps_image_outrun.c",
+        now="        if (ps_tether_gates(&image->subscribers[i].tether) &&\n            !image->",
+        old="        if (!image->",
     )),
     ("goes below the lowest rate", "slow, pauses", _control(
         "return larger(wanted, rate->floor);", "return larger(wanted, 1);",

@@ -255,6 +255,8 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
 /* Returns true if the image has recently heard the sender through at least one of its
  * connections. */
 bool ps_probe_is_heard(const ps_image_t *image, int64_t now_ns);
+/* Returns true if the image waited for this reader when the duty cycle began. */
+bool ps_probe_gated(const ps_probe_image_t *model, const ps_image_subscriber_t *reader);
 /* Returns true if, in this duty cycle, a timer ended the image's wait for an untethered reader. The
  * receiver had already built this cycle's status message. The reader's position still counts in
  * this status message, but not in later ones. */
@@ -344,6 +346,11 @@ void ps_probe_rule_signal(ps_probe_t *probe, const ps_probe_pub_t *model,
 void ps_probe_rule_pub(ps_probe_t *probe, const ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_rule_image(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
+/* Moment of a receiver's duty cycle. In a duty cycle, the receiver builds PRESSURE frames before
+ * and after it checks the tethers of the readers. It sends the frames at the end of the duty
+ * cycle. */
+typedef enum ps_probe_moment { PS_PROBE_BEFORE_TETHERS, PS_PROBE_AFTER_TETHERS } ps_probe_moment_t;
+
 /* ps_sim_probe_nak.c */
 void ps_probe_strength_sent(ps_probe_pub_t *model, int64_t bytes, int64_t now_ns);
 void ps_probe_strength_signal(ps_probe_pub_t *model, const ps_pressure_t *pressure, int64_t now_ns);
@@ -354,22 +361,22 @@ void ps_probe_queue_notified(ps_probe_t *probe, ps_probe_image_t *model,
 int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill);
 /* ps_sim_probe_reader.c: the first function removes the values that a host's receiver had learned,
  * because the host now has another driver or none. The second checks the measured values of an
- * image's readers after a duty cycle, the third the values that a PRESSURE frame states.
- * `position` is the position of the slowest reader. */
+ * image's readers after a duty cycle. */
 void ps_probe_readers_forget(ps_probe_t *probe, int32_t host);
 void ps_probe_readers_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
-void ps_probe_readers_stated(ps_probe_t *probe, const ps_probe_image_t *model,
-                             const ps_pressure_t *pressure, int64_t position);
 /* ps_sim_probe_beyond.c: the first function records that the receiver reads [position, end); a
  * heartbeat has position == end. The second checks how far the image believes its sender to be. */
 void ps_probe_beyond_read(ps_probe_image_t *model, int64_t position, int64_t end);
 void ps_probe_beyond_check(ps_probe_t *probe, ps_probe_image_t *model);
-/* Returns the position of the image's slowest reader that is not paused; INT64_MAX: there is
- * none. */
-int64_t ps_probe_slowest(const ps_image_t *image, int64_t now_ns);
-/* Returns the fill level of the image's receive queue; returns -1 if the image has no reader, or if
- * all its readers are paused. */
-int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns);
+/* ps_sim_probe_nak.c: the first function returns the fill level of the image's receive queue: the
+ * bytes that were sent and that the slowest reader has not consumed. Only a reader counts that the
+ * receiver waits for and that is not paused; -1: there is no such reader. The second function
+ * returns true if a PRESSURE frame that the receiver built at `moment` states the values of the
+ * slowest of these readers. */
+int64_t ps_probe_queue_fill(const ps_probe_image_t *model, ps_probe_moment_t moment,
+                            int64_t now_ns);
+bool ps_probe_readers_stated(const ps_probe_image_t *model, const ps_pressure_t *pressure,
+                             ps_probe_moment_t moment, int64_t now_ns);
 /* Returns the position up to which a receiver accepts data. */
 static inline int64_t ps_probe_accepted_to(const ps_image_t *image)
 {

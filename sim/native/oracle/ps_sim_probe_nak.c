@@ -331,31 +331,61 @@ int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill)
     return (share >= 0.5) + (share >= 0.75) + (share >= 0.87) + (share >= 1);
 }
 
-/* Returns the position of the slowest reader that is not paused; INT64_MAX: there is none. */
-int64_t ps_probe_slowest(const ps_image_t *image, int64_t now_ns)
+/* Returns true if the receiver waits for this reader, and the reader is not paused. */
+static bool signals_for(const ps_probe_image_t *model, const ps_image_subscriber_t *subscriber,
+                        ps_probe_moment_t moment, int64_t now_ns)
 {
+    const ps_pressure_reader_t *reader = &subscriber->reader;
+    const int64_t twice_ns = 2 * reader->cadence_ns;
+    const int64_t least_ns = twice_ns < 250000000 ? 250000000 : twice_ns;
+    const int64_t pause_ns = least_ns < 2000000000 ? least_ns : 2000000000;
+    const bool paused = !reader->empty && now_ns - reader->waiting_ns >= pause_ns;
+    const bool gates = moment == PS_PROBE_BEFORE_TETHERS ? ps_probe_gated(model, subscriber)
+                                                         : ps_tether_gates(&subscriber->tether);
+    return gates && !subscriber->isolation.lagged && reader->started && !paused;
+}
+
+/* Returns the position of the slowest reader that is not paused; INT64_MAX: there is none. */
+static int64_t slowest_of(const ps_probe_image_t *model, ps_probe_moment_t moment, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
     int64_t slowest = INT64_MAX;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         const ps_image_subscriber_t *subscriber = &image->subscribers[i];
-        const ps_pressure_reader_t *reader = &subscriber->reader;
-        const int64_t twice_ns = 2 * reader->cadence_ns;
-        const int64_t least_ns = twice_ns < 250000000 ? 250000000 : twice_ns;
-        const int64_t pause_ns = least_ns < 2000000000 ? least_ns : 2000000000;
-        const bool paused = !reader->empty && now_ns - reader->waiting_ns >= pause_ns;
-        if (subscriber->tether.state <= PS_TETHER_LINGER && !subscriber->isolation.lagged &&
-            reader->started && !paused && reader->position < slowest) {
-            slowest = reader->position;
+        if (signals_for(model, subscriber, moment, now_ns) &&
+            subscriber->reader.position < slowest) {
+            slowest = subscriber->reader.position;
         }
     }
     return slowest;
 }
 
-/* Returns the bytes that were sent to the slowest reader and not consumed by it. */
-int64_t ps_probe_queue_fill(const ps_image_t *image, int64_t now_ns)
+int64_t ps_probe_queue_fill(const ps_probe_image_t *model, ps_probe_moment_t moment, int64_t now_ns)
 {
-    const int64_t slowest = ps_probe_slowest(image, now_ns);
+    const ps_image_t *image = model->image;
+    const int64_t slowest = slowest_of(model, moment, now_ns);
     const int64_t sent = image->sent_seen > image->hwm ? image->sent_seen : image->hwm;
     return slowest == INT64_MAX ? -1 : sent - slowest;
+}
+
+/* A PRESSURE frame states the values of the slowest reader that is not paused. */
+bool ps_probe_readers_stated(const ps_probe_image_t *model, const ps_pressure_t *pressure,
+                             ps_probe_moment_t moment, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t position = slowest_of(model, moment, now_ns);
+    bool any = false;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_image_subscriber_t *subscriber = &image->subscribers[i];
+        const ps_pressure_reader_t *reader = &subscriber->reader;
+        const bool bounded =
+            reader->term > 0 && reader->taken > 0 && reader->position % reader->term == 0;
+        const int64_t residue = reader->at_least || bounded ? 0 : reader->residue;
+        any = any || (signals_for(model, subscriber, moment, now_ns) &&
+                      reader->position == position && pressure->rate == reader->rate &&
+                      pressure->cadence_ns == reader->cadence_ns && pressure->residue == residue);
+    }
+    return any;
 }
 
 /* No more than was read in any span can be what a reader takes; no wait is longer than its own. */

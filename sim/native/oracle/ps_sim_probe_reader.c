@@ -329,23 +329,3 @@ void ps_probe_readers_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
         remember(probe, model);
     }
 }
-
-/* A PRESSURE frame states the values of the slowest reader that is not paused. */
-void ps_probe_readers_stated(ps_probe_t *probe, const ps_probe_image_t *model,
-                             const ps_pressure_t *pressure, int64_t position)
-{
-    const ps_image_t *image = model->image;
-    bool any = false;
-    for (int32_t i = 0; i < image->n_subscribers; i++) {
-        const ps_pressure_reader_t *reader = &image->subscribers[i].reader;
-        const bool bounded =
-            reader->term > 0 && reader->taken > 0 && reader->position % reader->term == 0;
-        const int64_t residue = reader->at_least || bounded ? 0 : reader->residue;
-        any = any || (reader->position == position && pressure->rate == reader->rate &&
-                      pressure->cadence_ns == reader->cadence_ns && pressure->residue == residue);
-    }
-    if (!any) {
-        complain(probe, model, "PRESSURE states another reader", (double)pressure->rate,
-                 (double)position);
-    }
-}

@@ -312,23 +312,37 @@ static void check_round_trips(ps_probe_t *probe, ps_probe_image_t *model, int64_
 
 /* ---- PRESSURE -------------------------------------------------------------------------------- */
 
+/* Returns what a PRESSURE frame states wrongly if the receiver built it at `moment`; NULL:
+ * nothing. */
+static const char *misstated(const ps_probe_image_t *model, const ps_pressure_t *pressure,
+                             ps_probe_moment_t moment, int64_t now_ns)
+{
+    const ps_image_t *image = model->image;
+    const int64_t half = image->log.term_length / 2;
+    const int64_t fill = ps_probe_queue_fill(model, moment, now_ns);
+    const int64_t overrun = fill > half ? fill - half : 0;
+    if (fill < 0) {
+        return "PRESSURE of a reader that stands still";
+    }
+    if (pressure->fill_ppm != (fill >= half ? 1000000 : fill * 1000000 / half) ||
+        pressure->level != ps_probe_queue_level(image, fill) || pressure->overrun != overrun) {
+        return "PRESSURE states another fill";
+    }
+    return ps_probe_readers_stated(model, pressure, moment, now_ns)
+               ? NULL
+               : "PRESSURE states another reader";
+}
+
 void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
                             const ps_pressure_t *pressure, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const int64_t half = image->log.term_length / 2;
-    const int64_t fill = ps_probe_queue_fill(image, now_ns);
-    const int64_t overrun = fill > half ? fill - half : 0;
+    const int64_t fill = ps_probe_queue_fill(model, PS_PROBE_AFTER_TETHERS, now_ns);
     const bool alone = image->n_subscribers == 1; /* of several, one may have been left behind */
-    if (fill < 0) {
-        complain(probe, model, "PRESSURE of a reader that stands still", now_ns, fill);
-    } else if (alone && (pressure->fill_ppm != (fill >= half ? 1000000 : fill * 1000000 / half) ||
-                         pressure->level != ps_probe_queue_level(image, fill) ||
-                         pressure->overrun != overrun)) {
-        complain(probe, model, "PRESSURE states another fill", pressure->fill_ppm, fill);
-    }
-    if (fill >= 0) {
-        ps_probe_readers_stated(probe, model, pressure, ps_probe_slowest(image, now_ns));
+    const char *wrong = misstated(model, pressure, PS_PROBE_AFTER_TETHERS, now_ns);
+    /* Everything that the frame states must be right at the same moment. */
+    if (wrong != NULL && misstated(model, pressure, PS_PROBE_BEFORE_TETHERS, now_ns) != NULL) {
+        complain(probe, model, wrong, pressure->fill_ppm, fill);
     }
     if (pressure->rtt_ns != image->rtt.smoothed_ns ||
         pressure->receiver_id != image->endpoint->params.receiver_id) {
@@ -348,7 +362,7 @@ void ps_probe_pressure_sent(ps_probe_t *probe, ps_probe_image_t *model,
 static void check_pressure(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
-    const int64_t fill = ps_probe_queue_fill(image, now_ns);
+    const int64_t fill = ps_probe_queue_fill(model, PS_PROBE_AFTER_TETHERS, now_ns);
     const int32_t level = ps_probe_queue_level(image, fill);
     const bool wanted = (image->peer_capabilities & PS_CAP_PRESSURE) != 0 &&
                         image->endpoint != NULL && image->state == PS_IMAGE_ACTIVE &&
