@@ -101,7 +101,8 @@ static void count_committed(ps_publication_t *pub)
 }
 
 /* Returns the ordinal of a position that a reader joined at, as ps_ordinal_stated; 0: unknown. The
- * sender may have sent or counted messages behind it. Bound: WALK_FRAMES. */
+ * sender may have sent or counted messages behind it. If other frames are there by now, zeroed
+ * memory lies before the sender's position and ends the walk. Bound: WALK_FRAMES. */
 static int64_t ordinal_of_joined(const ps_publication_t *pub, int64_t position)
 {
     const bool sends = pub->endpoint != NULL;

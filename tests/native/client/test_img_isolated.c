@@ -11,38 +11,27 @@ typedef struct reader {
     ps_img_t *image;
 } reader_t;
 
-static ps_img_params_t params_of(const reader_t *reader, int32_t isolation, int64_t depth_bytes)
+static void open_with(reader_t *reader, const ps_img_params_t *params)
 {
-    const stream_t *stream = &reader->stream;
-    return (ps_img_params_t){ .log_path = stream->path,
-                              .correlation_id = 11,
-                              .subscription_id = 12,
-                              .position_counter_id = stream->position,
-                              .subscriber_slot = stream->subscriber_slot,
-                              .image_slot = -1,
-                              .publication_slot = stream->publication_slot,
-                              .isolation = isolation,
-                              .depth_bytes = depth_bytes,
-                              .join_position = 0,
-                              .join_ordinal = 0 };
+    CHECK_EQ(ps_img_open(reader->stream.client, params, &reader->image), PS_OK);
+    ps_img_report_gaps(reader->image);
 }
 
 static void open_image(reader_t *reader, int32_t isolation, int64_t depth_bytes)
 {
-    const ps_img_params_t params = params_of(reader, isolation, depth_bytes);
-    CHECK_EQ(ps_img_open(reader->stream.client, &params, &reader->image), PS_OK);
-    ps_img_report_gaps(reader->image);
+    ps_img_params_t params = stream_img_params(&reader->stream, isolation);
+    params.depth_bytes = depth_bytes;
+    open_with(reader, &params);
 }
 
 /* The agent has not stated yet which message the reader joined at, and no index ring helps. */
 static void open_unknown(reader_t *reader)
 {
-    ps_img_params_t params = params_of(reader, PS_READER_INDEPENDENT, 0);
+    ps_img_params_t params = stream_img_params(&reader->stream, PS_READER_INDEPENDENT);
     params.join_ordinal = PS_ORDINAL_UNKNOWN;
     params.publication_slot = -1;
     ps_img_close(reader->image);
-    CHECK_EQ(ps_img_open(reader->stream.client, &params, &reader->image), PS_OK);
-    ps_img_report_gaps(reader->image);
+    open_with(reader, &params);
 }
 
 static void open_reader(reader_t *reader, int32_t isolation, int64_t depth_bytes)
@@ -323,14 +312,20 @@ static void test_the_ordinal_of_the_join_counts_from_the_first_message(void)
     close_reader(&reader);
 }
 
+/* Reads the first messages before the agent states the ordinal of the join. */
+static void read_unknown(reader_t *reader, ps_message_t *messages, int32_t count)
+{
+    open_reader(reader, PS_READER_INDEPENDENT, 0);
+    open_unknown(reader);
+    CHECK_EQ(ps_img_poll(reader->image, messages, count, PS_POLL_ASSEMBLE), count);
+}
+
 /* The reader has read and rewound before the agent states the ordinal of the join. */
 static void test_a_join_that_is_stated_late_counts(void)
 {
     reader_t reader;
     ps_message_t messages[MESSAGES];
-    open_reader(&reader, PS_READER_INDEPENDENT, 0);
-    open_unknown(&reader);
-    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    read_unknown(&reader, messages, 4);
     CHECK_EQ(ps_img_rewind(reader.image, 3 * FRAME), PS_OK);
     CHECK_EQ(ps_img_ordinal(reader.image), PS_ORDINAL_UNKNOWN);
     state_join(&reader, 100);
@@ -346,9 +341,7 @@ static void test_a_join_that_is_stated_too_late_is_not_taken(void)
 {
     reader_t reader;
     ps_message_t messages[MESSAGES];
-    open_reader(&reader, PS_READER_INDEPENDENT, 0);
-    open_unknown(&reader);
-    CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), 4);
+    read_unknown(&reader, messages, 4);
     write_over(&reader, 8 * FRAME);
     CHECK_EQ(ps_img_poll(reader.image, messages, 4, PS_POLL_ASSEMBLE), PS_E_GAP);
     expect_gap(reader.image, 4 * FRAME, MESSAGES * FRAME, PS_ORDINAL_UNKNOWN);

@@ -121,14 +121,7 @@ static void begin(world_t *its)
 {
     *its = (world_t){ 0 };
     stream_open(&its->stream, NULL);
-    const ps_img_params_t params = { .log_path = its->stream.path,
-                                     .correlation_id = 11,
-                                     .subscription_id = 12,
-                                     .position_counter_id = its->stream.position,
-                                     .subscriber_slot = its->stream.subscriber_slot,
-                                     .image_slot = -1,
-                                     .publication_slot = its->stream.publication_slot,
-                                     .isolation = PS_READER_INDEPENDENT };
+    const ps_img_params_t params = stream_img_params(&its->stream, PS_READER_INDEPENDENT);
     its->pub = stream_pub(&its->stream);
     CHECK_EQ(ps_img_open(its->stream.client, &params, &its->image), PS_OK);
     ps_img_report_gaps(its->image);

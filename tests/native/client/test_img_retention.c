@@ -39,16 +39,7 @@ static void open_reader(reader_t *reader, int64_t bytes, int64_t age_ns, int32_t
     atomic_store(&slot->retention_ns, age_ns);
     reader->now_ns = 1000 * MS;
     ps_client_set_clock(stream->client, &reader->now_ns);
-    const ps_img_params_t params = { .log_path = stream->path,
-                                     .correlation_id = 11,
-                                     .subscription_id = 12,
-                                     .position_counter_id = stream->position,
-                                     .subscriber_slot = stream->subscriber_slot,
-                                     .image_slot = -1,
-                                     .publication_slot = stream->publication_slot,
-                                     .isolation = isolation,
-                                     .join_position = 0,
-                                     .join_ordinal = 0 };
+    const ps_img_params_t params = stream_img_params(stream, isolation);
     reader->pub = stream_pub(&reader->stream);
     CHECK_EQ(ps_img_open(stream->client, &params, &reader->image), PS_OK);
     ps_img_report_gaps(reader->image);

@@ -299,11 +299,14 @@ static void a_reader_that_was_outrun_is_followed(void)
                                             .client_slot = -1,
                                             .tether = 1,
                                             .isolated = 1,
+                                            .join_position = STEP,
                                             .depth_bytes = 2 * STEP };
     CHECK_EQ(ps_publication_add_subscriber(rig->driver, rig->pub, &params), PS_OK);
     rig_dirty(rig);
     rig_step(rig, MS);
     CHECK_EQ(rig_counter(rig, reader), STEP);
+    /* Other frames are where it joined. */
+    CHECK_EQ(atomic_load(&rig->shared->subscribers[0].join_ordinal), 0);
     CHECK_EQ(atomic_load(&rig->shared->subscribers[0].lagged), 1);
     CHECK(atomic_load(&rig->shared->subscribers[0].overwritten) > STEP); /* its client will skip */
     ps_counter_set(rig->cnc, reader, rig_tail(rig) - STEP);

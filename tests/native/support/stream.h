@@ -196,21 +196,23 @@ UNUSED_OK static ps_pub_t *stream_pub(stream_t *stream)
     return pub;
 }
 
+/* An image of this stream that begins with its first message, and reads the publication's ring.
+ * isolation: PS_READER_... */
+UNUSED_OK static ps_img_params_t stream_img_params(const stream_t *stream, int32_t isolation)
+{
+    return (ps_img_params_t){ .log_path = stream->path,
+                              .correlation_id = 11,
+                              .subscription_id = 12,
+                              .position_counter_id = stream->position,
+                              .subscriber_slot = stream->subscriber_slot,
+                              .image_slot = -1,
+                              .publication_slot = stream->publication_slot,
+                              .isolation = isolation };
+}
+
 UNUSED_OK static ps_img_t *stream_img(stream_t *stream)
 {
-    const ps_img_params_t params = { stream->path,
-                                     11,
-                                     12,
-                                     stream->position,
-                                     stream->subscriber_slot,
-                                     -1,
-                                     stream->publication_slot,
-                                     0,
-                                     0,
-                                     0,
-                                     0,
-                                     0,
-                                     0 };
+    const ps_img_params_t params = stream_img_params(stream, PS_READER_GATES);
     ps_img_t *image = NULL;
     CHECK_EQ(ps_img_open(stream->client, &params, &image), PS_OK);
     return image;
