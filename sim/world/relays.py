@@ -226,9 +226,9 @@ class RelayApp:
 
     @property
     def lost_counts(self) -> bool:
-        """Whether a gap may have no number: a daemon that adopts the streams of a dead one cannot
-        take over its counts of messages."""
-        return self._host.script.adopt
+        """Whether a gap may have no number: a daemon that adopts an IPC stream of a dead one cannot
+        take over its count of messages."""
+        return self._host.script.adopt and self.script.source.startswith("aeron:ipc")
 
     @property
     def is_over(self) -> bool:
