@@ -166,19 +166,31 @@ def test_many_streams_report_memory_and_the_time_to_add_them() -> None:
     assert all(map(int.__ge__, many["resident_bytes"], many["private_bytes"]))
 
 
-def namespaces() -> set[str]:
+def namespaces(pid: int) -> set[str]:
+    """Those that a process has made; other tests make some at the same time."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
-    return {line.split()[0] for line in listed.stdout.splitlines() if line}
+    names = {line.split()[0] for line in listed.stdout.splitlines() if line}
+    return {name for name in names if name.startswith(f"penstock-{pid}-")}
 
 
 @pytest.mark.needs_root
 def test_a_bench_between_two_namespaces_leaves_none_behind() -> None:
     need_root("network namespaces")
-    before = namespaces()
-    result = bench("udp", "--veth")
+    process = subprocess.Popen(
+        [*COMMAND, "udp", "--veth", *LENGTHS, "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    patience = Patience(60)
+    while len(made := namespaces(process.pid)) < 2 and process.poll() is None:
+        assert not patience.is_over, made
+        time.sleep(0.01)
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    assert len(made) == 2
+    result = json.loads(out)
     assert result["hash_ok"] is True
     assert result["network"] == "veth"
-    assert namespaces() == before
+    assert namespaces(process.pid) == set()
 
 
 def test_nothing_is_left_when_it_is_ended() -> None:
