@@ -421,6 +421,15 @@ static void replace(ps_probe_pub_t *model)
     }
 }
 
+/* Returns the length of the longest range that the sender retransmits for one NAK. */
+static int64_t longest_answer(const ps_publication_t *pub)
+{
+    const int64_t half = pub->log.term_length / 2;
+    const int64_t window = half < 128 * 1024 ? half : 128 * 1024;
+    const int64_t multiple = pub->params.retransmit_window_multiple;
+    return window * (multiple > 0 ? multiple : pub->params.group ? 4 : 16);
+}
+
 void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
@@ -431,11 +440,7 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
         return;
     }
     const int64_t from = position_of(pub, nak->term_id, nak->term_offset);
-    const int64_t half = term / 2 < 128 * 1024 ? term / 2 : 128 * 1024;
-    const int64_t most =
-        half * (pub->params.retransmit_window_multiple > 0 ? pub->params.retransmit_window_multiple
-                : pub->params.group                        ? 4
-                                                           : 16);
+    const int64_t most = longest_answer(pub);
     const int64_t to = from + (nak->length < most ? nak->length : most);
     if (from < 0 || from < ps_probe_sent_floor(pub, pub->sender_position) || from >= model->high) {
         return;
@@ -458,13 +463,16 @@ void ps_probe_on_nak(ps_probe_pub_t *model, const ps_nak_t *nak, int64_t now_ns)
              * first range must repeat its request. A full pool may have dropped the answer, and
              * then sends the whole range. */
             const bool beyond = from >= request->need; /* this cycle: no answer was due before */
-            /* A full pool drops a request. The sender then takes the next one that begins in its
-             * range, which may be longer. */
-            const bool anew = request->optional && !is_answered(pub, from, now_ns);
+            /* A full pool drops a request, or forgets an answer earlier in this cycle. The sender
+             * then takes the next request that begins in the range, which may be longer. */
+            const bool anew = request->optional && (full || !is_answered(pub, from, now_ns));
+            const bool same = request->from == from && to <= request->to;
             request->to = pub->params.group && to > request->to ? to : request->to;
-            if (!beyond && (request->done_ns < 0 ? !anew : !full)) {
+            if (!beyond && (request->done_ns < 0 ? !anew || same : !full)) {
                 /* The sender may have dropped this request earlier, so it takes a place now. */
-                model->requested_now += request->done_ns < 0 && request->optional;
+                const bool open = request->done_ns < 0 && request->optional;
+                model->requested_now += open;
+                request->requested_ns = open ? now_ns : request->requested_ns;
                 return;
             }
             forgotten = true;
