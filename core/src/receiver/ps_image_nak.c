@@ -238,7 +238,8 @@ int32_t ps_image_request(ps_image_t *image, int64_t now_ns)
         count_losses(image, now_ns);
         return pad_over(image);
     }
-    if (image->revoked || image->endpoint == NULL || image->state != PS_IMAGE_ACTIVE) {
+    if (image->revoked || image->rejected || image->endpoint == NULL ||
+        image->state != PS_IMAGE_ACTIVE) {
         image->nak_due_ns = INT64_MAX;
         return 0;
     }

@@ -176,8 +176,8 @@ void ps_probe_check_naks(ps_probe_t *probe, ps_probe_image_t *model, int64_t now
 {
     const ps_image_t *image = model->image;
     const int64_t slack_ns = ps_probe_slack_ns(probe, model->host);
-    const bool requests = image->params.reliable && !image->revoked && image->endpoint != NULL &&
-                          image->state == PS_IMAGE_ACTIVE;
+    const bool requests = image->params.reliable && !image->revoked && !image->rejected &&
+                          image->endpoint != NULL && image->state == PS_IMAGE_ACTIVE;
     const int32_t count = is_single(image) && image->gaps.count > 1 ? 1 : image->gaps.count;
     const ps_driver_params_t *params = image->receiver->params;
     const bool asks_most = is_asking_the_most(model, slack_ns, now_ns);

@@ -324,6 +324,22 @@ static void test_rejection_sends_errors_until_it_ends(void)
     world_close(&world);
 }
 
+static void test_a_rejected_image_requests_no_gap_and_wakes_nobody_for_it(void)
+{
+    world_t world;
+    open_image(&world, &PLAIN);
+    world_data(&world, 64, 128, 64);
+    world_pass(&world, 50 * MS);
+    CHECK(world_count_sent(&world, PS_TYPE_NAK) > 0);
+    CHECK_EQ(ps_image_reject(world.driver, world.image, "nope"), PS_OK);
+    world_step(&world);
+    world_pass(&world, SECOND);
+    CHECK_EQ(world_count_sent(&world, PS_TYPE_NAK), 0);
+    /* The next ERR frame is due within 200 ms, and no NAK is due at all. */
+    CHECK_EQ(world.driver->receiver->nak_due_ns, INT64_MAX);
+    world_close(&world);
+}
+
 static void test_a_rejected_image_drains_when_its_reader_reads_on(void)
 {
     world_t world;
@@ -564,6 +580,7 @@ int main(void)
     RUN(test_storage_is_requested_once_there_is_room_in_the_ring);
     RUN(test_a_gap_without_memory_is_no_work);
     RUN(test_rejection_sends_errors_until_it_ends);
+    RUN(test_a_rejected_image_requests_no_gap_and_wakes_nobody_for_it);
     RUN(test_a_rejected_image_drains_when_its_reader_reads_on);
     RUN(test_round_trip_is_measured_and_answered);
     RUN(test_a_request_that_was_not_sent_delays_no_other);
