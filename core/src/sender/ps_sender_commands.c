@@ -71,6 +71,8 @@ static void add_publication(ps_sender_t *sender, ps_publication_t *pub)
     if (pub->params.adopted && sender->barriers) {
         ps_barrier_run();
     }
+    /* The dead daemon may have raised the limit without waking publishers that waited for room. */
+    pub->limit_raised = pub->params.adopted != 0;
     if (pub->endpoint != NULL) {
         ps_publication_t **head = ps_sender_bucket(sender, pub);
         pub->next_bucket = *head;

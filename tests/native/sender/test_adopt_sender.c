@@ -316,11 +316,36 @@ static void a_reader_that_was_outrun_is_followed(void)
     rig_close(rig);
 }
 
+/* A daemon dies after it raised the limit, and before it woke the publisher that waits for room. No
+ * reader goes on, so the limit stays where it is. */
+static void a_publisher_that_nobody_woke_is_woken(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){ .kind = RIG_UNICAST });
+    rig_connect(rig);
+    const int32_t client = rig_add_client(rig, 503);
+    ps_client_slot_t *slot = &rig->shared->clients[client];
+    rig_step(rig, MS);
+    CHECK(rig_tail(rig) < rig_counter(rig, rig->limit));
+    rig_succeed(rig);
+    atomic_store(&slot->waiting, 1);
+    atomic_store(&rig->slot->want_room, 1);
+    const uint32_t before = atomic_load(&slot->futex_word);
+    const ps_publication_params_t params = rig_adopted_publication(rig);
+    CHECK_EQ(ps_publication_add(rig->driver, &params, &rig->pub), PS_OK);
+    CHECK_EQ(ps_publication_add_client(rig->driver, rig->pub, client), PS_OK);
+    rig_step(rig, MS);
+    rig_step(rig, MS);
+    CHECK(atomic_load(&slot->futex_word) != before);
+    CHECK_EQ(atomic_load(&rig->slot->want_room), 0);
+    rig_close(rig);
+}
+
 int main(void)
 {
     a_reader_that_was_outrun_is_followed();
     producers_that_stopped_at_a_turn_find_the_next_term_zeroed();
     a_publication_survives_deaths_at_any_moment();
+    a_publisher_that_nobody_woke_is_woken();
     nobody_there_is_noticed_after_the_connection_timeout();
     counters_that_lie_are_refused();
     messages_are_counted_on();
