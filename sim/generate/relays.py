@@ -31,7 +31,7 @@ from penstock.sim.scenario import (
 
 #: Stream that a publisher sends; the relays' streams follow.
 STREAM: Final = 1450
-_PORT: Final = 45100
+_PORT: Final = 44600     # misfits send from ports above 45000
 _GROUP: Final = "239.20.9"
 
 
