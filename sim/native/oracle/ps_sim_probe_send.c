@@ -292,7 +292,8 @@ void ps_probe_data_sent(ps_probe_t *probe, ps_probe_pub_t *model, const ps_data_
 
 /* Messages that the publisher accepted before a receiver granted credits wait here for them. So do
  * messages behind dropped ones, which take ordinals too. The sender must send all messages that
- * every receiver grants. */
+ * every receiver grants. After an adoption, the limit of the dead daemon holds until those that
+ * granted are heard again. */
 static bool is_granted(const ps_publication_t *pub, int64_t now_ns)
 {
     const int64_t timeout_ns = pub->params.fc_receiver_timeout_ns;
@@ -306,7 +307,7 @@ static bool is_granted(const ps_publication_t *pub, int64_t now_ns)
         }
     }
     return !pub->credits.on || ps_publication_credit_room(pub) > 0 ||
-           (pub->credits.readers == 0 && pub->sent_ordinal < least);
+           (pub->credits.readers == 0 && !pub->credits.awaits && pub->sent_ordinal < least);
 }
 
 /* A frame and room for it: it leaves in this cycle, or the next few when many streams send. */
@@ -507,6 +508,7 @@ static void check_requests(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now
     const ps_publication_t *pub = model->pub;
     /* One answer may serve several questions, or those of its delay: the last waits longer. */
     const int64_t grace_ns = ps_probe_slack_ns(probe, model->host) + 2 * SECOND;
+    const int64_t linger_ns = pub->context->params.retransmit_linger_ns;
     const double least = pub->log.mtu + 1;
     const bool shut = model->repair.level < least || model->pace.level < least ||
                       pub->repair.level < (int64_t)(pub->log.mtu + 1) * SECOND ||
@@ -525,7 +527,8 @@ static void check_requests(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now
         request->optional = request->optional || !ps_send_endpoint_reachable(pub->endpoint);
         if (request->cursor < ps_probe_sent_floor(pub, pub->sender_position) ||
             pub->state == PS_PUBLICATION_DRAINED) {
-            request->done_ns = now_ns;
+            /* The sender answers it no more, so no answer lingers for it. */
+            request->done_ns = now_ns > linger_ns ? now_ns - linger_ns : 0;
         } else if (now_ns - request->requested_ns > grace_ns && !request->optional) {
             request->done_ns = now_ns;
             complain(probe, model, "what was requested is not sent again", request->from,

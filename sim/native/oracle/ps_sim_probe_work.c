@@ -328,6 +328,18 @@ static void check_work(ps_probe_t *probe, int32_t host, int32_t work)
     }
 }
 
+/* Returns true if a publication waits until all that its publishers took before a freeze is in the
+ * log and sent. It looks once in each tick, for the publishers do not tell. */
+static bool is_settling(const ps_driver_t *driver)
+{
+    bool settling = false;
+    for (int32_t i = 0; i < driver->sender->publication_count; i++) {
+        const ps_publication_credits_t *credits = &driver->sender->publications[i]->credits;
+        settling = settling || (credits->revoked && !credits->settled);
+    }
+    return settling;
+}
+
 /* Timers wake a thread, most of them for something. On a host with little work each stream may run
  * a check from time to time; a timer that is due in each cycle was not moved. Other events that
  * step a host, such as a datagram without a socket, would not wake a thread. */
@@ -354,8 +366,8 @@ static void check_vain(ps_probe_t *probe, int32_t host, int64_t now_ns)
         probe->busy[host] = 0;
     }
     probe->busy[host] += cycle->read + cycle->sent + cycle->notified + cycle->commanded;
-    probe->vain[host] += quiet && cycle->timed && !cycle->commanded && !cycle->notified &&
-                         cycle->read == 0 && cycle->sent == 0 &&
+    probe->vain[host] += quiet && cycle->timed && !is_settling(driver) && !cycle->commanded &&
+                         !cycle->notified && cycle->read == 0 && cycle->sent == 0 &&
                          reported(driver) == cycle->reported &&
                          positions(driver) == cycle->positions;
 }
