@@ -572,6 +572,9 @@ typedef struct ps_probe {
     int32_t busy[PS_SIM_MAX_HOSTS];       /* Number of datagrams, commands and wake-ups since
                                            * vain_ns. */
     int32_t vain[PS_SIM_MAX_HOSTS];       /* number of duty cycles without work since vain_ns */
+    int64_t settling_ns[PS_SIM_MAX_HOSTS]; /* Time for which publications waited for the end of a
+                                            * freeze since vain_ns: the sum over publications. */
+    int64_t checked_ns[PS_SIM_MAX_HOSTS];  /* time of the last duty cycle */
     ps_probe_promise_t releases[PS_SIM_MAX_HOSTS];
     int64_t crowded_ns[PS_SIM_MAX_HOSTS]; /* Time at which an event ring of the host's agents was
                                            * last full. */

@@ -328,16 +328,16 @@ static void check_work(ps_probe_t *probe, int32_t host, int32_t work)
     }
 }
 
-/* Returns true if a publication waits until all that its publishers took before a freeze is in the
- * log and sent. It looks once in each tick, for the publishers do not tell. */
-static bool is_settling(const ps_driver_t *driver)
+/* Returns the number of publications that wait until all that their publishers took before a freeze
+ * is in the log and sent. Each looks once in a tick, for the publishers do not tell. */
+static int32_t settling(const ps_driver_t *driver)
 {
-    bool settling = false;
+    int32_t count = 0;
     for (int32_t i = 0; i < driver->sender->publication_count; i++) {
         const ps_publication_credits_t *credits = &driver->sender->publications[i]->credits;
-        settling = settling || (credits->revoked && !credits->settled);
+        count += credits->revoked && !credits->settled;
     }
-    return settling;
+    return count;
 }
 
 /* Timers wake a thread, most of them for something. On a host with little work each stream may run
@@ -355,19 +355,22 @@ static void check_vain(ps_probe_t *probe, int32_t host, int64_t now_ns)
                 cycle->events[id] == atomic_load_explicit(&ring->tail, memory_order_relaxed);
     }
     const int64_t objects = driver->sender->publication_count + driver->receiver->n_images;
+    probe->settling_ns[host] += settling(driver) * (now_ns - probe->checked_ns[host]);
+    probe->checked_ns[host] = now_ns;
     if (now_ns - probe->vain_ns[host] >= SECOND) {
         if (probe->busy[host] < QUIET && now_ns - probe->vain_ns[host] < 2 * SECOND &&
-            probe->vain[host] > 300 + 50 * objects) {
+            probe->vain[host] > 300 + 50 * objects + probe->settling_ns[host] / PS_TICK_NS) {
             complain(probe, host, "a host that has nothing to do does not rest", probe->vain[host],
                      probe->busy[host]);
         }
         probe->vain_ns[host] = now_ns;
+        probe->settling_ns[host] = 0;
         probe->vain[host] = 0;
         probe->busy[host] = 0;
     }
     probe->busy[host] += cycle->read + cycle->sent + cycle->notified + cycle->commanded;
-    probe->vain[host] += quiet && cycle->timed && !is_settling(driver) && !cycle->commanded &&
-                         !cycle->notified && cycle->read == 0 && cycle->sent == 0 &&
+    probe->vain[host] += quiet && cycle->timed && !cycle->commanded && !cycle->notified &&
+                         cycle->read == 0 && cycle->sent == 0 &&
                          reported(driver) == cycle->reported &&
                          positions(driver) == cycle->positions;
 }
