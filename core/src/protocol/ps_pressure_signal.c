@@ -136,6 +136,13 @@ void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, in
     }
 }
 
+void ps_pressure_reader_skip(ps_pressure_reader_t *reader)
+{
+    reader->started = false;
+    reader->span_ns = 0;
+    reader->taken = 0;
+}
+
 /* ---- signals --------------------------------------------------------------------------------- */
 
 int32_t ps_pressure_level(int64_t fill, int64_t capacity)

@@ -86,6 +86,9 @@ typedef struct ps_pressure_learned {
  * `end`. */
 void ps_pressure_reader_check(ps_pressure_reader_t *reader, int64_t position, int64_t end,
                               int64_t now_ns);
+/* Ends the running measurement, because the reader will continue at another position, and what lies
+ * between was not read. The learned values remain. */
+void ps_pressure_reader_skip(ps_pressure_reader_t *reader);
 /* Returns the measured values of the reader. If the reader has read only one batch, its rate is the
  * size of this batch divided by the cadence. The returned rate is at most a term in each cadence,
  * because the receiver stores no more data for the reader. */

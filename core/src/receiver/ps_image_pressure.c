@@ -52,9 +52,11 @@ static void check_readers(ps_image_t *image, int64_t now_ns)
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         ps_image_subscriber_t *subscriber = &image->subscribers[i];
 
-        if (ps_tether_gates(&subscriber->tether)) {
+        if (ps_tether_gates(&subscriber->tether) && !subscriber->isolation.lagged) {
             ps_pressure_reader_check(&subscriber->reader, ps_image_position_of(image, subscriber),
                                      end, now_ns);
+        } else { /* it skips data before it counts again */
+            ps_pressure_reader_skip(&subscriber->reader);
         }
     }
 }

@@ -136,7 +136,8 @@ static bool is_low(const measured_t *now, const ps_pressure_reader_t *before,
 {
     const bool moved = before->started && reader->position > before->position;
     if (reader->empty || (moved && reader->position >= before->end)) {
-        return reader->low == 0 || !before->started;
+        return reader->low == 0 || !before->started ||
+               (!moved && before->empty && reader->low == before->low);
     }
     if (!moved) {
         return reader->low == before->low || (before->empty && reader->low == 0) ||
@@ -188,6 +189,34 @@ static void compare(ps_probe_t *probe, const ps_probe_image_t *model,
         complain(probe, model, "a wait begins again", (double)reader->waiting_ns,
                  (double)before->waiting_ns);
     }
+}
+
+/* Returns true if the receiver measures how the reader consumes. A resting reader and one that was
+ * left behind continue later, at a position up to which they did not read. */
+static bool counts(const ps_image_subscriber_t *subscriber)
+{
+    return subscriber->tether.state <= PS_TETHER_LINGER && !subscriber->isolation.lagged;
+}
+
+/* Returns true if the receiver began to measure the reader again, and it may do so in this cycle. */
+static bool has_skipped(ps_probe_t *probe, const ps_probe_image_t *model,
+                        const ps_probe_reader_t *known, const ps_image_subscriber_t *subscriber)
+{
+    const ps_pressure_reader_t *before = &known->reader;
+    const ps_pressure_reader_t *reader = &subscriber->reader;
+    if (!counts(subscriber) && !known->counts && reader->started) {
+        complain(probe, model, "measured while it skips", (double)reader->position,
+                 (double)before->position);
+    }
+    if ((counts(subscriber) && known->counts) || reader->span_ns != 0 || reader->taken != 0) {
+        return false;
+    }
+    if (reader->cadence_ns != before->cadence_ns || reader->rate != before->rate ||
+        reader->at_least != before->at_least || reader->residue != before->residue) {
+        complain(probe, model, "skipped data changes what was learned", (double)reader->rate,
+                 (double)before->rate);
+    }
+    return true;
 }
 
 /* ---- values that survive an image ------------------------------------------------------------ */
@@ -274,15 +303,17 @@ void ps_probe_readers_forget(ps_probe_t *probe, int32_t host)
 /* ---- measured readers ------------------------------------------------------------------------ */
 
 /* Returns true if the receiver has measured each reader up to the position that the image counts as
- * consumed. */
+ * consumed. A reader that skipped data may be behind this position, and is measured from the next
+ * look at the image. */
 static bool all_measured(const ps_image_t *image)
 {
     bool all = true;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         const ps_image_subscriber_t *subscriber = &image->subscribers[i];
-        const bool gates = subscriber->tether.state <= PS_TETHER_LINGER;
-        all = all && (!gates || (subscriber->reader.started &&
-                                 subscriber->reader.position >= image->consumption));
+        const bool skips = subscriber->isolation.slot != NULL || !subscriber->tether.tethered;
+        all = all &&
+              (!counts(subscriber) || skips ||
+               (subscriber->reader.started && subscriber->reader.position >= image->consumption));
     }
     return all;
 }
@@ -314,11 +345,12 @@ void ps_probe_readers_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t 
         const ps_probe_reader_t *known = before_of(&before, subscriber->position_counter_id);
         if (known == NULL) {
             check_first(probe, model, &subscriber->reader);
-        } else {
+        } else if (!has_skipped(probe, model, known, subscriber)) {
             compare(probe, model, &known->reader, &subscriber->reader, now_ns);
         }
         model->readers_before.of[model->readers_before.count++] =
             (ps_probe_reader_t){ .id = subscriber->position_counter_id,
+                                 .counts = counts(subscriber),
                                  .reader = subscriber->reader };
     }
     ps_probe_promise(probe, &model->promises[P_IMAGE_MEASURED],

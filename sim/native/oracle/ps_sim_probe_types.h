@@ -100,7 +100,8 @@ typedef struct ps_probe_queue {
 
 /* Measured values of an image's readers under NAK-strength control, at the last check. */
 typedef struct ps_probe_reader {
-    int32_t id; /* of the position counter */
+    int32_t id;  /* of the position counter */
+    bool counts; /* True if the reader holds the sender back, so that the receiver measures it. */
     ps_pressure_reader_t reader;
 } ps_probe_reader_t;
 typedef struct ps_probe_readers {

@@ -307,6 +307,28 @@ static void a_reader_begins_where_it_joins(void)
     CHECK(reader.rate == 100000 && !reader.at_least && reader.cadence_ns == 10 * MS);
 }
 
+/* A reader of 1000 bytes each 10 ms skips a megabyte. Neither the megabyte nor the time until the
+ * reader continues is part of what is learned. */
+static void skipped_data_is_not_consumed(void)
+{
+    for (int64_t away_ms = 1; away_ms <= 8000; away_ms *= 2) {
+        ps_pressure_reader_t reader = { 0 };
+        int64_t ms = 0;
+        for (; ms <= 200; ms++) {
+            ps_pressure_reader_check(&reader, ms / 10 * 1000, 10 * MB, S + ms * MS);
+        }
+        CHECK(reader.rate == 100000 && reader.cadence_ns == 10 * MS);
+        ps_pressure_reader_skip(&reader);
+        CHECK(reader.rate == 100000 && reader.cadence_ns == 10 * MS);
+        ms += away_ms;
+        for (const int64_t end_ms = ms + 200; ms <= end_ms; ms++) {
+            ps_pressure_reader_check(&reader, MB + ms / 10 * 1000, 10 * MB, S + ms * MS);
+            CHECK(reader.rate == 100000 && reader.cadence_ns == 10 * MS);
+            CHECK(reader.taken <= 1000);
+        }
+    }
+}
+
 /* Of a rate that is left of a shorter cadence, at most a term in each cadence is kept. */
 static void what_is_learned_is_at_most_a_term_in_a_cadence(void)
 {
@@ -553,6 +575,7 @@ int main(void)
     RUN(a_span_without_batches_lasts_three_cadences);
     RUN(what_is_left_of_a_burst_after_a_trickle_is_not_stated);
     RUN(a_reader_begins_where_it_joins);
+    RUN(skipped_data_is_not_consumed);
     RUN(what_is_learned_is_at_most_a_term_in_a_cadence);
     RUN(a_span_begins_when_a_pause_ends);
     RUN(a_wait_of_half_a_cadence_begins_a_batch);

@@ -267,12 +267,48 @@ static void a_look_is_work_if_a_signal_leaves(void)
     world_close(&world);
 }
 
+/* A reader that rests, or that was left behind, continues later at another position. */
+static void data_that_a_reader_skips_is_not_measured(void)
+{
+    for (int32_t lagged = 0; lagged < 2; lagged++) {
+        world_t world;
+        int64_t at = 0;
+        open_pressed(&world, PS_CAP_PENSTOCK | PS_CAP_PRESSURE);
+        fill_to(&world, &at, 32 * 1024);
+        ps_image_subscriber_t *subscriber = &world.image->subscribers[0];
+        int64_t now_ns = world.now_ns;
+        for (int64_t read = 1024; read <= 8192; read += 1024) {
+            world_consume(&world, read);
+            (void)ps_image_pressure(world.image, now_ns += 20 * MS);
+        }
+        const int64_t rate = subscriber->reader.rate;
+        const int64_t cadence_ns = subscriber->reader.cadence_ns;
+        CHECK(rate > 0 && cadence_ns > 0);
+        subscriber->tether.state = lagged ? PS_TETHER_ACTIVE : PS_TETHER_RESTING;
+        subscriber->isolation.lagged = lagged != 0;
+        (void)ps_image_pressure(world.image, now_ns += SECOND);
+        world_consume(&world, 24 * 1024); /* where the others are */
+        (void)ps_image_pressure(world.image, now_ns += MS);
+        CHECK(ps_image_signalled_reader(world.image, now_ns) == NULL);
+        subscriber->tether.state = PS_TETHER_ACTIVE;
+        subscriber->isolation.lagged = false;
+        (void)ps_image_pressure(world.image, now_ns += 100 * MS);
+        CHECK(ps_image_signalled_reader(world.image, now_ns) == &subscriber->reader);
+        CHECK_EQ(subscriber->reader.position, 24 * 1024);
+        CHECK_EQ(subscriber->reader.taken, 0);
+        CHECK_EQ(subscriber->reader.rate, rate);
+        CHECK_EQ(subscriber->reader.cadence_ns, cadence_ns);
+        world_close(&world);
+    }
+}
+
 int main(void)
 {
     a_receiver_that_waits_for_repair_says_so();
     RUN(only_in_a_group_is_the_first_signal_delayed);
     RUN(a_signal_leaves_where_the_sender_is_heard);
     RUN(a_look_is_work_if_a_signal_leaves);
+    RUN(data_that_a_reader_skips_is_not_measured);
     RUN(a_full_queue_signals_without_data);
     RUN(the_frame_states_the_queue_and_its_reader);
     RUN(a_full_queue_signals_once_a_window);
