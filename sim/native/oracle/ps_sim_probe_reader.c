@@ -198,7 +198,7 @@ static bool counts(const ps_image_subscriber_t *subscriber)
     return subscriber->tether.state <= PS_TETHER_LINGER && !subscriber->isolation.lagged;
 }
 
-/* Returns true if the receiver began to measure the reader again, and it may do so in this cycle. */
+/* Returns true if the receiver began to measure the reader again, which it may do in this cycle. */
 static bool has_skipped(ps_probe_t *probe, const ps_probe_image_t *model,
                         const ps_probe_reader_t *known, const ps_image_subscriber_t *subscriber)
 {
