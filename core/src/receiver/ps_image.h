@@ -412,8 +412,8 @@ void ps_image_on_eos(ps_image_t *image, const ps_recv_destination_t *destination
  * the stated end. */
 void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection);
 /* Processes a heartbeat below the high-water mark. A forged heartbeat may have raised the
- * high-water mark. If two heartbeats in a row state the same lower position, the receiver therefore
- * lowers the high-water mark to this position. */
+ * high-water mark. After two such heartbeats in a row, the receiver therefore lowers the mark to
+ * the second position. It does so only if the second position is not below the first one. */
 void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position);
 /* Ends the image if no data is missing and each source has sent two heartbeats that state the end
  * of the stream. */

@@ -142,7 +142,7 @@ void ps_image_withdraw_end(ps_image_t *image, ps_connection_t *connection)
 void ps_image_on_low_heartbeat(ps_image_t *image, ps_connection_t *connection, int64_t position)
 {
     const ps_gap_t *last = image->gaps.count > 0 ? &image->gaps.items[image->gaps.count - 1] : NULL;
-    bool again = connection->low_position == position;
+    const bool again = connection->low_position >= 0 && position >= connection->low_position;
 
     connection->low_position = position;
     for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {

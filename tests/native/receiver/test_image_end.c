@@ -108,13 +108,23 @@ static void test_a_false_heartbeat_ahead_is_taken_back(void)
     world_check_reader(&world, 0);
     data(&world, &sender, 640, 704);
     CHECK_EQ(world_status(&world).position, 704);
+    /* So it does if the stream goes on, and each heartbeat states a new position. */
     beat(&world, &sender, 16384);
+    beat(&world, &sender, 704);
+    data(&world, &sender, 704, 768);
+    CHECK_EQ(world_status(&world).high_water, 16384);
+    beat(&world, &sender, 768);
+    CHECK_EQ(world_status(&world).high_water, 768);
+    beat(&world, &sender, 16384);
+    beat(&world, &sender, 768);
+    beat(&world, &sender, 704); /* overtaken */
+    CHECK_EQ(world_status(&world).high_water, 16384);
     for (int32_t i = 0; i < 4; i++) {
-        eos(&world, &sender, 704, 0);
+        eos(&world, &sender, 768, 0);
         world_pass(&world, 100 * MS);
     }
     CHECK(has_ended(&world, &reason) && reason == PS_END_OF_STREAM);
-    CHECK_EQ(world_status(&world).end_of_stream, 704);
+    CHECK_EQ(world_status(&world).end_of_stream, 768);
     world_close(&world);
 }
 
