@@ -149,8 +149,8 @@ class RelayScript:
 MISFITS: Final = (
     "never joins", "random ids", "crowd", "silent", "leaves", "shut", "frozen",
 )
-#: And one that keeps up, without penstock's extensions.
-GROUP_RECEIVERS: Final = (*MISFITS, "plain")
+#: And one that keeps up, without penstock's extensions; and one that sends in the sender's name.
+GROUP_RECEIVERS: Final = (*MISFITS, "plain", "forges")
 
 
 @attrs.frozen(kw_only=True)

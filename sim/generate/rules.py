@@ -42,6 +42,8 @@ _KINDS: Final = (
     "slow", "slow", "slow", "pauses", "windowed", "plain", "plain", "joins", "late max", "late min",
     "silent", "silent",
 )
+#: Share of the streams of the kind "plain" that get forged heartbeats instead.
+_FORGED: Final = 0.45
 
 
 class _Rules(Draw):
@@ -64,6 +66,9 @@ class _Rules(Draw):
                 self._pressed(pauses=kind == "pauses")
             case "windowed":
                 self._windowed()
+            case "plain" if self.rng.random() < _FORGED:
+                self.classes = self.classes - {"rules: plain"} | {"rules: forged"}
+                self._forged()
             case "plain":
                 self._plain()
             case "joins":
@@ -156,6 +161,24 @@ class _Rules(Draw):
             interval_ns=rng.choice([5, 20]) * MS_NS,
         )
         self.scenario = attrs.evolve(self.scenario, misfits=(*self.scenario.misfits, plain))
+
+    def _forged(self) -> None:
+        """Heartbeats in the sender's name, far ahead of a stream with heartbeats of its own.
+
+        A message comes each 150 ms, so the sender sends at least one heartbeat between two
+        messages, and thereby between two forged heartbeats.
+        """
+        rng = self.rng
+        self._stream(
+            _GROUP, f"term-length={rng.choice(['64k', '128k'])}|fc=nak", 20, 150 * MS_NS,
+            tuple(self._reader(host, _GROUP) for host in range(1, self.hosts)),
+        )
+        start = SECOND_NS + rng.randrange(SECOND_NS)
+        forger = MisfitScript(
+            host=rng.randrange(1, self.hosts), stream_id=STREAM, kind="forges", from_ns=start,
+            until_ns=start + 1500 * MS_NS, interval_ns=rng.choice([200, 300]) * MS_NS,
+        )
+        self.scenario = attrs.evolve(self.scenario, misfits=(*self.scenario.misfits, forger))
 
     # ---- joins -----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from penstock.sim.core import ReaderStatistics
 from penstock.sim.oracles import relays
 from penstock.sim.oracles.measure import jain_ppm
 from penstock.sim.oracles.relays import lagging, relay_faults
-from penstock.sim.scenario import MS_NS, SECOND_NS
+from penstock.sim.scenario import MS_NS, SECOND_NS, Scenario
 from penstock.sim.strategies import Moody
 from penstock.sim.world.apps import Publisher, Subscriber, same_stream
 from penstock.sim.world.host import Host
@@ -33,6 +33,9 @@ _NAKS_PER_LOSS: Final = 60
 _SINGLE_OVER_RUNS: Final = 16
 #: An image whose gap cannot be repaired any more (``max``) asks until its liveness ends, 10 s.
 _NAKS_PER_IMAGE: Final = 600
+#: Two heartbeats of the sender come within this time, and no link is faster than this.
+_FORGED_NS: Final = SECOND_NS
+_FORGED_DELAY_NS: Final = 1000
 
 
 def pairs(world: World) -> Iterator[tuple[Publisher, Subscriber]]:
@@ -173,6 +176,19 @@ def _apart(world: World) -> Iterator[str]:
 # ---- cost ----------------------------------------------------------------------------------------
 
 
+def _forged_naks(scenario: Scenario) -> int:
+    """Return the number of NAKs that forged heartbeats may cause: each receiver requests what such
+    a heartbeat states until the sender's own heartbeats withdraw it. Its NAKs are 16 answers of the
+    sender apart at most (``ps_nak_retry_ns``).
+    """
+    forged = sum(
+        (one.until_ns - one.from_ns) // one.interval_ns + 1
+        for one in scenario.misfits if one.kind == "forges"
+    )
+    each = 20 + _FORGED_NS // (16 * 2 * max(scenario.link.delay_ns, _FORGED_DELAY_NS))
+    return forged * scenario.hosts * each
+
+
 def _wire(world: World) -> Iterator[str]:
     wire = world.network.wire()
     if wire.overruns:
@@ -194,6 +210,7 @@ def _wire(world: World) -> Iterator[str]:
     # Under NAK-strength control many datagrams in a row may lie beyond it.
     over = sum(host.over_runs for host in world.hosts)
     allowed += over + _NAKS_PER_LOSS * min(over, _SINGLE_OVER_RUNS)
+    allowed += _forged_naks(world.scenario)
     if wire.naks > allowed:
         yield f"{wire.naks} NAKs for {harm} datagrams harmed"
     for host in world.hosts:

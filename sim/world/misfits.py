@@ -21,6 +21,9 @@ from penstock.sim.world.apps import Publisher
 if TYPE_CHECKING:
     from penstock.sim.world import World
 
+_DATA: Final = struct.Struct("<iBBHiiiiq")
+_DATA_TYPE: Final = 1
+_UNFRAGMENTED: Final = 0xC0
 _SM: Final = struct.Struct("<iBBHiiiiiqq")
 _SM_TYPE: Final = 3
 _SETUP_FLAG: Final = 0x80
@@ -86,6 +89,8 @@ class Misfit:
                 self._shut(found[0], target, at, turn)
             case "frozen":
                 self._frozen(found[0], target, at, turn % (_CALM * _AWAY))
+            case "forges":
+                self._forge(found[0], publisher.script.channel, at)
 
     def _silent(
         self, publication: PublicationSnapshot, target: Address, at: int, turn: int
@@ -113,6 +118,27 @@ class Misfit:
             self._send(publication, target, at, _SETUP_FLAG if turn == 0 else 0)
         elif turn > _AWAY * (_CALM - 1):
             self._send(publication, target, self._stuck, 0)
+
+    def _forge(self, publication: PublicationSnapshot, channel: str, at: int) -> None:
+        """Send a heartbeat in the sender's name, one to two terms ahead of the stream."""
+        host = self._world.hosts[self._script.host]
+        endpoint = uri.parse(channel).endpoint
+        sources = [
+            image.source for image in host.conductor.snapshot().images
+            if image.session_id == publication.session_id
+        ]
+        if endpoint is None or endpoint.ip is None or not sources:
+            return
+        term = publication.log.term_length
+        self._stuck = max(self._stuck, at // term * term + 2 * term)
+        term_id = (publication.initial_term_id + self._stuck // term) & 0xFFFFFFFF
+        data = _DATA.pack(
+            0, 0, _UNFRAGMENTED, _DATA_TYPE, 0, publication.session_id, publication.stream_id,
+            term_id - (term_id >> 31 << 32), 0,
+        )
+        target = Address(ip=str(endpoint.ip), port=endpoint.port)
+        self._world.network.inject(host.index, sources[0], target, data, self._world.now_ns)
+        self._world.native.touch(host.index)
 
     def _send(
         self, publication: PublicationSnapshot, target: Address, position: int, flags: int, *,

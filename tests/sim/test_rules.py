@@ -70,6 +70,16 @@ WRONG = (
         "position - image->beyond_end <= half;",
         old="const bool follows = position >= 0 || half < 0;",
     )),
+    ("believes what a lower heartbeat has withdrawn", "forged", Patch(
+        file="ps_image_outrun.c", now="        image->beyond_count = 0;\n    }\n",
+        old="        ;\n    }\n",
+    )),
+    ("keeps a mark that two lower heartbeats have withdrawn", "forged", Patch(
+        file="ps_image_end.c", now="        ps_image_lower_hwm(image, position);\n", old="",
+    )),
+    ("withdraws a mark at one lower heartbeat", "forged", Patch(
+        file="ps_image_end.c", now="    if (again && last != NULL", old="    if (last != NULL",
+    )),
     ("never believes that its sender is ahead", "slow, pauses", Patch(
         file="ps_image_outrun.c", now="image->beyond_count >= BELIEVED",
         old="image->beyond_count > BELIEVED",

@@ -144,7 +144,8 @@ void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_
     for (int32_t i = 0; i < model->gap_count; i++) {
         ps_probe_gap_t *known = &model->gaps[i];
         if (known->from <= from && known->to > from) {
-            if (known->requested >= gap->requested && known->requested_ns != now_ns) {
+            if (known->requested >= gap->requested && known->requested_ns != now_ns &&
+                known->opened_ns == gap->opened_ns) {
                 complain(probe, model, "NAKs of a gap are counted wrong", gap->requested,
                          known->requested);
             }

@@ -135,6 +135,11 @@ void ps_probe_image_begin(ps_probe_image_t *model, int64_t now_ns)
     model->made_ns = now_ns;
     model->heard_ns = now_ns;
     model->edge = image->hwm;
+    model->furthest = -1;
+    model->stated_low = -1;
+    model->twice_low = -1;
+    model->sure_low = -1;
+    model->due_low = -1;
     model->row.seen = image->sent_seen;
     model->eos = -1;
     model->sm_ns = INT64_MIN / 2;

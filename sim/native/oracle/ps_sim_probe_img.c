@@ -28,6 +28,41 @@ static int64_t load(const _Atomic int64_t *cell)
 
 /* ---- what was read --------------------------------------------------------------------------- */
 
+/* A frame that states more than all before it begins a new count of lower heartbeats. */
+static bool is_furthest(ps_probe_image_t *model, int64_t end)
+{
+    if (end <= model->furthest) {
+        return false;
+    }
+    model->furthest = end;
+    model->stated_low = -1;
+    model->twice_low = -1;
+    model->sure_low = -1;
+    model->due_low = -1;
+    return true;
+}
+
+/* The mark rises again if another heartbeat states more in the same cycle. */
+static void state_low(ps_probe_image_t *model, int64_t position)
+{
+    if (is_furthest(model, position)) {
+        return;
+    }
+    if (position >= model->edge) {
+        model->sure_low = -1;
+        model->due_low = -1;
+        return;
+    }
+    if (model->stated_low >= 0 && position >= model->stated_low) {
+        model->twice_low = position;
+    }
+    if (model->sure_low >= 0 && position >= model->sure_low) {
+        model->due_low = position;
+    }
+    model->stated_low = position;
+    model->sure_low = position;
+}
+
 static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_data_t *data,
                            int64_t position, int64_t now_ns)
 {
@@ -49,6 +84,7 @@ static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_
     const bool lost =
         position > most && image->params.reliable && position - ps_image_contiguous(image) > reach;
     model->heard_ns = lost ? model->heard_ns : now_ns;
+    state_low(model, position);
     const int64_t edge = position > most ? most : position;
     if (ps_probe_path_has_room(image, edge)) {
         ps_probe_path_raised(model, edge);
@@ -114,6 +150,7 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
     }
     model->heard_ns = now_ns;
     model->path_ns = now_ns;
+    (void)is_furthest(model, end);
     if (!has_memory(image, position, packet->length, end)) {
         return;
     }
@@ -213,7 +250,22 @@ static void walk(ps_probe_t *probe, const ps_probe_image_t *model)
     }
 }
 
-static void check_log(ps_probe_t *probe, ps_probe_image_t *model)
+/* Whether nothing arrived above the position of two heartbeats in a row, and no other connection
+ * may be ahead. */
+static bool is_withdrawn(const ps_probe_image_t *model)
+{
+    const ps_image_t *image = model->image;
+    const int32_t gaps = image->gaps.count;
+    int32_t connections = 0;
+    for (int32_t i = 0; i < PS_RECV_DESTINATIONS_MAX; i++) {
+        connections += image->connections[i].established != 0;
+    }
+    return model->due_low >= 0 && connections == 1 && gaps > 0 &&
+           image->gaps.items[gaps - 1].to == image->hwm &&
+           image->gaps.items[gaps - 1].from <= model->due_low;
+}
+
+static void check_log(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;
     const bool active = image->state == PS_IMAGE_ACTIVE;
@@ -235,7 +287,10 @@ static void check_log(ps_probe_t *probe, ps_probe_image_t *model)
     /* Data that was sent beyond the kept range counts as missing as soon as there is room. */
     const bool caught_up = image->sent_seen > model->edge && image->hwm > model->edge &&
                            image->hwm <= image->sent_seen;
-    if (active && image->hwm != model->edge && !caught_up) {
+    /* Two heartbeats have withdrawn what a forged heartbeat stated. */
+    const bool withdrawn =
+        image->hwm < model->edge && model->twice_low >= 0 && image->hwm >= model->twice_low;
+    if (active && image->hwm != model->edge && !caught_up && !withdrawn) {
         complain(probe, model, "the mark is not the end of what was read", image->hwm, model->edge);
     }
     if (caught_up && model->gap_count > 0 && model->gap_count == image->gaps.count) {
@@ -243,6 +298,15 @@ static void check_log(ps_probe_t *probe, ps_probe_image_t *model)
         const bool joined = last->from < model->edge && last->lost && !last->fresh_loss;
         model->joined_bytes += joined ? image->hwm - model->edge : 0;
     }
+    if (withdrawn) {
+        model->furthest = image->hwm;
+        model->stated_low = -1;
+        model->twice_low = -1;
+        model->sure_low = -1;
+        model->due_low = -1;
+    }
+    promise(probe, model, P_IMAGE_WITHDRAWN, !active || !is_withdrawn(model), now_ns,
+            "two lower heartbeats withdraw a mark");
     model->edge = image->hwm;
     if (image->sent_seen > image->hwm && image->packet_ns > model->heard_ns) {
         model->heard_ns = image->packet_ns; /* so is its sender, while nothing can be kept */
@@ -438,7 +502,7 @@ void ps_probe_image_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t no
     }
     check_life(probe, model);
     check_gaps(probe, model, now_ns);
-    check_log(probe, model);
+    check_log(probe, model, now_ns);
     check_readers(probe, model, now_ns);
     check_cells(probe, model, now_ns);
     check_ordinals(probe, model, now_ns);

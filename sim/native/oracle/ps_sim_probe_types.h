@@ -425,6 +425,11 @@ typedef struct ps_probe_image {
     int64_t made_ns;
     int64_t edge;     /* Highest end position of the data frames and heartbeats that the image has
                        * accepted. */
+    int64_t furthest; /* Highest position that the source has stated since `edge` was withdrawn. */
+    /* Positions of the last lower heartbeat since then, and of one that was at least the second and
+     * not below the one before; -1: there was none. sure_low, due_low: the same, of the heartbeats
+     * since the last one that stated more. */
+    int64_t stated_low, twice_low, sure_low, due_low;
     int64_t granted;  /* Highest position up to which the image had room; a status message may have
                        * advertised it, so it stays granted. */
     int64_t heard_ns; /* Time of the last datagram that restarted the image's liveness time-out. */

@@ -49,6 +49,7 @@ enum ps_probe_pub_promise {
 enum ps_probe_image_promise {
     P_IMAGE_CONSUMED, /* ps_sim_probe_img.c */
     P_IMAGE_CLEANED,
+    P_IMAGE_WITHDRAWN,
     P_IMAGE_SHOWN,
     P_IMAGE_COUNTED,
     P_IMAGE_FIRST, /* ps_sim_probe_recv.c */
