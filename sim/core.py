@@ -459,6 +459,7 @@ class SimWorld(NativeObject):
         count: int,
         start_ns: int,
         interval_ns: int,
+        claims: bool = False,
     ) -> int:
         native = self._ffi.new("ps_sim_publisher_params_t *")
         self.library.refuse_others(publication=publication)
@@ -469,6 +470,7 @@ class SimWorld(NativeObject):
         native.count = count
         native.start_ns = start_ns
         native.interval_ns = interval_ns
+        native.claims = claims
         return self._check(
             self._lib.ps_simworld_add_publisher(self._handle, native), "add a publisher"
         )

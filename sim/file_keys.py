@@ -92,6 +92,7 @@ PUBLISHER: Final[Keys] = {
     "relayed": ("relayed", "bool"),
     "pauses_s": ("pauses", "spans"),
     "reserved": ("reserved", "bool"),
+    "claims": ("claims", "bool"),
     "crash_s": ("crash_ns", "seconds"),
     "hangup_s": ("hangup_ns", "seconds"),
     "blocked_s": ("blocked_ns", "seconds"),

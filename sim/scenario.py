@@ -91,6 +91,7 @@ class PublisherScript:
     relayed: bool = False               # the stream is in the background band, as a relay's are
     pauses: tuple[tuple[int, int], ...] = ()
     reserved: bool = False              # each message has a reserved value
+    claims: bool = False                # some messages are claimed, some claims are aborted
     crash_ns: int | None = None         # dies without a word
     hangup_ns: int = 0                  # until its death is noticed
     blocked_ns: int | None = None       # it is held for so long at most, in all

@@ -16,6 +16,7 @@ import attrs
 
 from penstock.sim.core import Link
 from penstock.sim.generate import (
+    claims,
     fan,
     faults,
     features,
@@ -330,7 +331,7 @@ def generate(seed: int, *, plain: bool = False) -> Scenario:
     scenario = retention.add(isolated.add(scenario, seed), seed)
     scenario = oldest.add(load.add(pools.add(scenario, seed), seed), seed)
     scenario = relays.add(fan.add(scenario, seed), seed)
-    return killed.add(refusals.add(scenario, seed), seed)
+    return claims.add(killed.add(refusals.add(scenario, seed), seed), seed)
 
 
 # ---- making a failing scenario smaller -----------------------------------------------------------

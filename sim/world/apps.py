@@ -133,6 +133,7 @@ class Publisher:
                 count=left + self._native.ledger_messages(ledger),
                 start_ns=max(self.script.start_ns, now_ns),
                 interval_ns=self.script.interval_ns,
+                claims=self.script.claims,
             )
         )
 

@@ -29,6 +29,11 @@ WRONG = (
         now="(nothing ? reader->burst : reader->credits);",
         old="(nothing ? reader->burst + 1 : reader->credits);",
     )),
+    ("returns the credit of an aborted claim twice", "claims", Patch(
+        file="ps_client_publication_open.c",
+        now="        ps_pub_untake(pub, 1, claim->epoch);",
+        old="        ps_pub_untake(pub, 2, claim->epoch);",
+    )),
 )
 
 
@@ -71,7 +76,8 @@ def test_a_generated_scenario_finds_a_core_that(
 
 
 @pytest.mark.parametrize(
-    "feature", ["credits: withheld", "credits: burst", "credits: killed", "priority: low",
+    "feature", ["credits: withheld", "credits: burst", "credits: killed",
+                "credits: claims", "priority: low",
                 "priority: none", "isolated: ipc", "isolated: spy"]
 )
 def test_a_twentieth_of_the_seeds_has(feature: str) -> None:

@@ -44,7 +44,8 @@ static int64_t image_released(const ps_image_t *image)
 
 /* Of the padding that ends a term only the header travels: a sender that has room for that much
  * stands at the next term. Frames that state drops may stand before the padding, and between the
- * start of the term and its first message. */
+ * start of the term and its first message. The padding of aborted claims may stand anywhere between
+ * two messages, and of it, too, only the header travels. */
 static int64_t past_padding(const ps_sim_ledger_t *ledger, const ps_publication_t *pub,
                             int64_t edge)
 {
@@ -55,6 +56,9 @@ static int64_t past_padding(const ps_sim_ledger_t *ledger, const ps_publication_
     const int64_t start = ledger->ends[number] - ps_sim_framed_bytes(pub, ledger->sizes[number]);
     const int64_t term = start & ~(int64_t)pub->log.term_mask;
     const int64_t ended = number > 0 ? ledger->ends[number - 1] : 0;
+    if (ledger->aborts && edge >= ended + PS_HEADER_BYTES && edge < start) {
+        return start;
+    }
     const int64_t marked = ps_sim_mark_end(ledger, term);
     const int64_t before = marked > ended ? marked : ended;
     const bool padded = term > before;

@@ -29,21 +29,19 @@ static int64_t frame_wire(const ps_publication_t *pub, int64_t position)
     return length <= 0 ? 0 : frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
 }
 
-/* The sender puts padding that states dropped messages into the log after its turn, and padding
- * ends a datagram: whether the datagram ends before or with it. */
-static bool ends_at_mark(const ps_publication_t *pub, int64_t from, int64_t end)
+/* Padding ends a datagram. The sender puts padding that states dropped messages into the log after
+ * its turn: whether the datagram ends before or with it. */
+static bool ends_at_padding(const ps_publication_t *pub, int64_t from, int64_t end)
 {
     const ps_frame_t *frame = ps_frame_at(&pub->log, from);
-    if (!pub->drops) {
-        return false;
-    }
     for (int64_t at = from; at < end; at += ps_align32(ps_frame_length_acquire(frame))) {
         frame = ps_frame_at(&pub->log, at);
         if (ps_frame_length_acquire(frame) <= 0) {
             return false;
         }
     }
-    return frame->type == PS_TYPE_PAD || ps_frame_at(&pub->log, end)->type == PS_TYPE_PAD;
+    return frame->type == PS_TYPE_PAD ||
+           (pub->drops && ps_frame_at(&pub->log, end)->type == PS_TYPE_PAD);
 }
 
 /* [from, from + span) left for the first time, `wire` bytes of it.  Padding ends a datagram, and so
@@ -57,7 +55,7 @@ void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from,
     model->turn_datagrams++;
     model->turn_bytes += wire;
     if (next > 0 && wire + next <= pub->log.mtu && end + next <= pub->sender_limit &&
-        !ends_at_mark(pub, from, end) &&
+        !ends_at_padding(pub, from, end) &&
         (!pub->credits.on || model->messages < pub->credits.send_limit)) {
         complain(probe, model, "a datagram could have taken more", wire, next);
     }

@@ -148,9 +148,9 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
                                              publisher->params.size_high);
     const int64_t reserved = ps_sim_reserved_value(ledger, number);
     ps_sim_write_content(message, size, ledger, number);
-    int64_t position = ps_pub_offer(pub, message, (size_t)size, reserved);
+    int64_t position = ps_sim_publish(publisher, ledger, number, message, size, reserved);
     for (int i = 0; i < ROTATIONS && position == PS_ADMIN_ACTION; i++) {
-        position = ps_pub_offer(pub, message, (size_t)size, reserved);
+        position = ps_sim_publish(publisher, ledger, number, message, size, reserved);
     }
     if (position == PS_MAX_POSITION_EXCEEDED) {
         publisher->stats.at_end = 1;

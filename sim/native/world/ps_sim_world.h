@@ -46,6 +46,7 @@ typedef struct ps_sim_ledger {
      * policy dropped. */
     int64_t dropped; /* number that the publishers reported */
     int64_t killed;  /* Number of credits that killed publishers had taken for no message. */
+    bool aborts;     /* a publisher has aborted claims */
     bool failed;     /* with ps-policy=error: an offer failed, and no publisher has reset since */
     ps_sim_mark_t *marks;
     int64_t mark_count, mark_capacity;
@@ -128,10 +129,16 @@ typedef struct ps_sim_publisher {
                                * further offer. */
     int64_t refused_ordinals;
     int32_t refused_connected;
+    int64_t aborted; /* Number of messages before the last one for which it aborted a claim. */
     bool refused;
     bool attached;
     bool paused;
 } ps_sim_publisher_t;
+
+/* Publishes message `number` of the ledger. With `claims`, the application claims some messages,
+ * and aborts a claim before some. Returns what ps_pub_offer returns. */
+int64_t ps_sim_publish(ps_sim_publisher_t *publisher, ps_sim_ledger_t *ledger, int64_t number,
+                       const uint8_t *message, int32_t size, int64_t reserved_value);
 
 enum { PS_SIM_FAN_IN_IMAGES = 8 };
 

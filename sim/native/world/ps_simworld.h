@@ -77,6 +77,7 @@ typedef struct ps_sim_publisher_params {
     int64_t start_ns;
     int64_t interval_ns; /* Time between two messages; 0: the application offers as fast as the
                           * stream accepts. */
+    int32_t claims; /* 1: the application claims some of its messages, and aborts some claims. */
 } ps_sim_publisher_params_t;
 
 typedef struct ps_sim_subscriber_params {
