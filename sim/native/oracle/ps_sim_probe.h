@@ -364,6 +364,11 @@ int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill);
  * image's readers after a duty cycle. */
 void ps_probe_readers_forget(ps_probe_t *probe, int32_t host);
 void ps_probe_readers_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
+/* Returns the measured values of the reader at `moment` of the running duty cycle. If the reader
+ * has begun a new batch in this cycle, `taken` is positive but not exact. */
+ps_pressure_reader_t ps_probe_reader_at(const ps_probe_image_t *model,
+                                        const ps_image_subscriber_t *subscriber,
+                                        ps_probe_moment_t moment);
 /* ps_sim_probe_beyond.c: the first function records that the receiver reads [position, end); a
  * heartbeat has position == end. The second checks how far the image believes its sender to be. */
 void ps_probe_beyond_read(ps_probe_image_t *model, int64_t position, int64_t end);

@@ -335,14 +335,14 @@ int32_t ps_probe_queue_level(const ps_image_t *image, int64_t fill)
 static bool signals_for(const ps_probe_image_t *model, const ps_image_subscriber_t *subscriber,
                         ps_probe_moment_t moment, int64_t now_ns)
 {
-    const ps_pressure_reader_t *reader = &subscriber->reader;
-    const int64_t twice_ns = 2 * reader->cadence_ns;
+    const ps_pressure_reader_t reader = ps_probe_reader_at(model, subscriber, moment);
+    const int64_t twice_ns = 2 * reader.cadence_ns;
     const int64_t least_ns = twice_ns < 250000000 ? 250000000 : twice_ns;
     const int64_t pause_ns = least_ns < 2000000000 ? least_ns : 2000000000;
-    const bool paused = !reader->empty && now_ns - reader->waiting_ns >= pause_ns;
+    const bool paused = !reader.empty && now_ns - reader.waiting_ns >= pause_ns;
     const bool gates = moment == PS_PROBE_BEFORE_TETHERS ? ps_probe_gated(model, subscriber)
                                                          : ps_tether_gates(&subscriber->tether);
-    return gates && !subscriber->isolation.lagged && reader->started && !paused;
+    return gates && !subscriber->isolation.lagged && reader.started && !paused;
 }
 
 /* Returns the position of the slowest reader that is not paused; INT64_MAX: there is none. */
@@ -377,13 +377,13 @@ bool ps_probe_readers_stated(const ps_probe_image_t *model, const ps_pressure_t 
     bool any = false;
     for (int32_t i = 0; i < image->n_subscribers; i++) {
         const ps_image_subscriber_t *subscriber = &image->subscribers[i];
-        const ps_pressure_reader_t *reader = &subscriber->reader;
+        const ps_pressure_reader_t reader = ps_probe_reader_at(model, subscriber, moment);
         const bool bounded =
-            reader->term > 0 && reader->taken > 0 && reader->position % reader->term == 0;
-        const int64_t residue = reader->at_least || bounded ? 0 : reader->residue;
+            reader.term > 0 && reader.taken > 0 && reader.position % reader.term == 0;
+        const int64_t residue = reader.at_least || bounded ? 0 : reader.residue;
         any = any || (signals_for(model, subscriber, moment, now_ns) &&
-                      reader->position == position && pressure->rate == reader->rate &&
-                      pressure->cadence_ns == reader->cadence_ns && pressure->residue == residue);
+                      reader.position == position && pressure->rate == reader.rate &&
+                      pressure->cadence_ns == reader.cadence_ns && pressure->residue == residue);
     }
     return any;
 }

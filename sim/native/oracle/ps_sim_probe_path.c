@@ -378,29 +378,6 @@ static int64_t rejoin_position(const ps_image_t *image, int32_t who)
     return slowest == INT64_MAX ? end : slowest;
 }
 
-bool ps_probe_gated(const ps_probe_image_t *model, const ps_image_subscriber_t *reader)
-{
-    for (int32_t i = 0; i < PS_PROBE_TETHERS; i++) {
-        const ps_probe_tether_t *known = &model->tethers[i];
-        if (known->known && known->id == reader->position_counter_id) {
-            return known->state < PS_TETHER_RESTING;
-        }
-    }
-    return ps_tether_gates(&reader->tether);
-}
-
-bool ps_probe_left_behind(const ps_probe_image_t *model)
-{
-    const ps_image_t *image = model->image;
-    for (int32_t i = 0; i < image->n_subscribers; i++) {
-        const ps_image_subscriber_t *reader = &image->subscribers[i];
-        if (ps_probe_gated(model, reader) && !ps_tether_gates(&reader->tether)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void check_image_tethers(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
 {
     const ps_image_t *image = model->image;

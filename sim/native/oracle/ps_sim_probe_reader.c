@@ -300,6 +300,31 @@ void ps_probe_readers_forget(ps_probe_t *probe, int32_t host)
     }
 }
 
+/* ---- tethers --------------------------------------------------------------------------------- */
+
+bool ps_probe_gated(const ps_probe_image_t *model, const ps_image_subscriber_t *reader)
+{
+    for (int32_t i = 0; i < PS_PROBE_TETHERS; i++) {
+        const ps_probe_tether_t *known = &model->tethers[i];
+        if (known->known && known->id == reader->position_counter_id) {
+            return known->state < PS_TETHER_RESTING;
+        }
+    }
+    return ps_tether_gates(&reader->tether);
+}
+
+bool ps_probe_left_behind(const ps_probe_image_t *model)
+{
+    const ps_image_t *image = model->image;
+    for (int32_t i = 0; i < image->n_subscribers; i++) {
+        const ps_image_subscriber_t *reader = &image->subscribers[i];
+        if (ps_probe_gated(model, reader) && !ps_tether_gates(&reader->tether)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- measured readers ------------------------------------------------------------------------ */
 
 /* Returns true if the receiver has measured each reader up to the position that the image counts as
@@ -328,6 +353,26 @@ static const ps_probe_reader_t *before_of(const ps_probe_readers_t *before, int3
         }
     }
     return NULL;
+}
+
+/* The receiver checks each reader that it waits for before it builds a PRESSURE frame. If the
+ * reader came to rest after that, the end of the measurement has reset `started` and `taken`. It
+ * has reset no other value that a frame depends on. */
+ps_pressure_reader_t ps_probe_reader_at(const ps_probe_image_t *model,
+                                        const ps_image_subscriber_t *subscriber,
+                                        ps_probe_moment_t moment)
+{
+    ps_pressure_reader_t reader = subscriber->reader;
+    const ps_probe_reader_t *known =
+        before_of(&model->readers_before, subscriber->position_counter_id);
+    if (moment == PS_PROBE_BEFORE_TETHERS && known != NULL && ps_probe_gated(model, subscriber) &&
+        !ps_tether_gates(&subscriber->tether)) {
+        const ps_pressure_reader_t *before = &known->reader;
+        const bool moved = before->started && reader.position > before->position;
+        reader.started = true;
+        reader.taken = before->taken + (moved ? reader.position - before->position : 0);
+    }
+    return reader;
 }
 
 void ps_probe_readers_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns)
