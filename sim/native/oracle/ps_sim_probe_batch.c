@@ -44,6 +44,12 @@ static bool ends_at_padding(const ps_publication_t *pub, int64_t from, int64_t e
            (pub->drops && ps_frame_at(&pub->log, end)->type == PS_TYPE_PAD);
 }
 
+/* Returns the ordinal up to which the stream's credits allow messages; INT64_MAX: it has none. */
+static int64_t credit_limit(const ps_publication_t *pub)
+{
+    return pub->credits.on ? pub->credits.send_limit : INT64_MAX;
+}
+
 /* [from, from + span) left for the first time, `wire` bytes of it.  Padding ends a datagram, and so
  * does a term. */
 void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from, int64_t span,
@@ -52,6 +58,8 @@ void ps_probe_batch_sent(ps_probe_t *probe, ps_probe_pub_t *model, int64_t from,
     const ps_publication_t *pub = model->pub;
     const int64_t end = from + span;
     const int64_t next = (end & pub->log.term_mask) == 0 || span > wire ? 0 : frame_wire(pub, end);
+    model->turn_limit = pub->sender_limit;
+    model->turn_credits = credit_limit(pub);
     model->turn_datagrams++;
     model->turn_bytes += wire;
     if (next > 0 && wire + next <= pub->log.mtu && end + next <= pub->sender_limit &&
@@ -76,12 +84,6 @@ static int64_t turn_bound(ps_probe_pub_t *model)
                : sender->bands.lone_turn;
 }
 
-/* Returns the ordinal up to which the stream's credits allow messages; INT64_MAX: it has none. */
-static int64_t credit_limit(const ps_publication_t *pub)
-{
-    return pub->credits.on ? pub->credits.send_limit : INT64_MAX;
-}
-
 /* While a socket is full again and again, a turn is at most what the link takes in 50 us. It is at
  * least the smallest quantum. The bound of the turn may have changed during the cycle. */
 static int64_t link_bound(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
@@ -101,27 +103,23 @@ static int64_t link_bound(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_
 }
 
 /* A turn ends when it is long, when nothing is there, or when something holds it. The limits are
- * those at its beginning: a status message that the sender reads afterwards may raise them. */
+ * those of the turn: status messages that the sender reads before and after it may change them. */
 static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
 {
     const ps_publication_t *pub = model->pub;
     const int64_t quantum = turn_bound(model);
     const int64_t short_turn = link_bound(probe, model, now_ns);
     const int64_t bound = quantum < short_turn ? quantum : short_turn;
-    const int64_t limit =
-        model->turn_limit < pub->sender_limit ? model->turn_limit : pub->sender_limit;
     const int64_t next = frame_wire(pub, pub->sender_position);
-    const int64_t credits =
-        model->turn_credits < credit_limit(pub) ? model->turn_credits : credit_limit(pub);
     const int64_t most = pub->log.mtu;
     const bool held = pub->rated || pub->paced || model->stated_rate > 0 || pub->revoked ||
-                      pub->corrupt || pub->short_send || pub->sent_ordinal >= credits ||
+                      pub->corrupt || pub->short_send || pub->sent_ordinal >= model->turn_credits ||
                       ps_probe_is_full(probe, model->host, now_ns);
     /* The sender appends padding that states drops after its turn: it leaves in the next one. */
     const bool appended =
         pub->drops && ps_frame_at(&pub->log, pub->sender_position)->type == PS_TYPE_PAD;
     if (model->turn_datagrams > 0 && next > 0 && !appended &&
-        pub->sender_position + next <= limit && !held &&
+        pub->sender_position + next <= model->turn_limit && !held &&
         model->turn_datagrams < PS_TURN_DATAGRAMS && model->turn_bytes + most <= bound) {
         complain(probe, model, "a turn could have taken more", model->turn_datagrams,
                  model->turn_bytes);
@@ -132,8 +130,6 @@ static void check_turn(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     }
     model->turn_datagrams = 0;
     model->turn_bytes = 0;
-    model->turn_limit = pub->sender_limit;
-    model->turn_credits = credit_limit(pub);
 }
 
 void ps_probe_batch_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)

@@ -370,10 +370,10 @@ typedef struct ps_probe_pub {
                                 * was revoked. */
     int64_t held_count;
     /* A turn is one step of the sender in which it sends data of this publication. `turn_datagrams`
-     * and `turn_bytes` count the new data of the present turn. `turn_limit`, `turn_credits`,
-     * `turn_most` and `turn_waits` are the sender limit, the limit of the credits (INT64_MAX:
-     * none), the bound by the rate of the link (INT64_MAX: none) and the counter `waits` at the
-     * previous check. */
+     * and `turn_bytes` count the new data of the present turn. `turn_limit` and `turn_credits`
+     * are the sender limit and the limit of the credits (INT64_MAX: none) in the last turn with new
+     * data. `turn_most` and `turn_waits` are the bound by the rate of the link (INT64_MAX: none)
+     * and the counter `waits` at the previous check. */
     int64_t turn_datagrams, turn_bytes, turn_limit, turn_credits, turn_most, turn_waits;
     int64_t consumed_sum, consumed_ns; /* as last shown */
     /* Publisher limit at which a policy (ps-policy) has paused the publishers; 0: the publishers
