@@ -318,9 +318,9 @@ struct ps_publication {
                                                  * measured when no message was unsent. From this
                                                  * value the sender computes the number of unsent
                                                  * messages. */
-    int64_t admit_due_ns;                       /* Time at which the limit of ps-rate next rises;
-                                                 * INT64_MAX: publishers have not reached the
-                                                 * limit. */
+    int64_t admit_due_ns;                       /* Time at which the limit of ps-rate next rises,
+                                                 * or at which the sender checks credits or the
+                                                 * depth again; INT64_MAX: no limit is reached. */
     bool bytes_bind, messages_bind;             /* the rate is exhausted */
     bool bytes_lead_binds, messages_lead_binds; /* True if there is at least as much unsent data as
                                                  * the rate allows in 0.1 s. */

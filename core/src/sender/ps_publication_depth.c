@@ -104,6 +104,23 @@ bool ps_publication_depth_look(ps_publication_t *pub)
     return depth->ahead > depth->low;
 }
 
+/* Returns true if only ordinals that are not in the log hold the publishers. Their publisher
+ * commits at once, or it died; only a second look can tell. Publishers that wait, or that drop
+ * messages, do not notify the sender. */
+static bool waits_for_ordinals(const ps_publication_t *pub)
+{
+    const ps_publication_depth_t *depth = &pub->message_depth;
+    return depth->binds && depth->left < depth->used &&
+           depth->position >= ps_log_producer_position(&pub->log);
+}
+
+static void look_later(ps_publication_t *pub)
+{
+    const int64_t due_ns = ps_publication_sender(pub)->now_ns + PS_TICK_NS;
+    pub->admit_due_ns = due_ns < pub->admit_due_ns ? due_ns : pub->admit_due_ns;
+    ps_publication_due(pub, due_ns);
+}
+
 void ps_publication_depth_open(ps_publication_t *pub, bool paused)
 {
     ps_publication_depth_t *depth = &pub->message_depth;
@@ -111,6 +128,9 @@ void ps_publication_depth_open(ps_publication_t *pub, bool paused)
         depth->limit = depth->left + pub->params.depth_messages;
     }
     depth->binds = depth->used >= depth->limit;
+    if (waits_for_ordinals(pub)) {
+        look_later(pub);
+    }
     if (pub->message_allowance.rate > 0) {
         return; /* ps_publication_admit stores the lowest limit */
     }

@@ -370,6 +370,30 @@ static void test_a_depth_counts_messages(void)
     rig_close(world.rig);
 }
 
+/* A publisher died after it took the only ordinal that the depth allows. The other publisher
+ * continues after a tick, although nobody notifies the sender. */
+static void test_a_depth_forgets_the_ordinals_of_the_dead(int32_t kind)
+{
+    const row_t row = { kind, OFFER, 992, 2, 0 };
+    world_t world;
+    uint32_t epoch;
+    depth_messages = 1;
+    open_world(&world, &row, PS_POLICY_BLOCK, 3);
+    depth_messages = 0;
+    for (int32_t i = 0; i < 3; i++) { /* the timers of the beginning */
+        rig_step(world.rig, PS_TICK_NS);
+    }
+    CHECK_EQ(ps_pub_take(world.pub[0], 1, &epoch), 1);
+    turn(&world, 1000, 0);
+    CHECK(atomic_load(&world.rig->slot->cause) != PS_CAUSE_NONE);
+    rig_step(world.rig, PS_TICK_NS);
+    rig_step(world.rig, PS_TICK_NS);
+    CHECK_EQ(atomic_load(&world.rig->slot->cause), PS_CAUSE_NONE);
+    CHECK(publish(&world, 1) > 0);
+    close_publishers(&world);
+    rig_close(world.rig);
+}
+
 /* An error keeps session and positions, drops nothing, and leaves open claims alone. */
 static void test_an_error_holds_until_the_reset(void)
 {
@@ -543,6 +567,8 @@ int main(void)
     test_a_reader_of_stated_drops_is_followed();
     test_a_stream_stays_paused_until_the_low_watermark();
     test_a_depth_counts_messages();
+    test_a_depth_forgets_the_ordinals_of_the_dead(RIG_UNICAST);
+    test_a_depth_forgets_the_ordinals_of_the_dead(RIG_MANUAL);
     test_an_error_holds_until_the_reset();
     test_streams_without_a_policy_take_the_short_way();
     return 0;
