@@ -330,21 +330,6 @@ static bool as_published(ps_simworld_t *world, int32_t index, const ps_message_t
     return memcmp(published, message->data, (size_t)message->length) == 0;
 }
 
-/* An image may follow a stranger that spoke first, and get what it changed (ps_net_sim_forge.c). */
-static bool as_forged(ps_simworld_t *world, int32_t index, const ps_message_t *message,
-                      const ps_sim_ledger_t *ledger, int64_t number)
-{
-    uint8_t *published = world->expected;
-    const int32_t host = world->subscribers[index].params.host;
-    ps_sim_write_content(published, (int32_t)message->length, ledger, number);
-    bool same = (ledger->estranged >> host & 1) != 0;
-    for (int64_t i = 0; same && i < message->length; i++) {
-        const uint8_t *data = message->data;
-        same = data[i] == published[i] || data[i] == (published[i] ^ PS_SIM_FORGED_BITS);
-    }
-    return same;
-}
-
 /* `first`: it is the first message of its image in this poll. */
 static void check(ps_simworld_t *world, int32_t index, const ps_message_t *message, bool first,
                   int64_t now_ns)
@@ -360,7 +345,8 @@ static void check(ps_simworld_t *world, int32_t index, const ps_message_t *messa
     const int64_t number = ps_sim_number_at(ledger, message->position, reader->stats.next);
     if (number < 0 || message->length != ledger->sizes[number] ||
         (!as_published(world, index, message, ledger, number) &&
-         !as_forged(world, index, message, ledger, number))) {
+         !ps_sim_is_forged_content(message->data, (int32_t)message->length, ledger, number,
+                                   world->subscribers[index].params.host, world->expected))) {
         ps_sim_violate(world,
                        "subscriber %d got %lld bytes at position %lld of session %d that "
                        "were not sent",

@@ -2,7 +2,8 @@
  * ps_sim_ledger.c: the content of the published messages, and the ledgers: records of the messages
  * that each session has accepted. The content of a message follows from the seed of its ledger and
  * from its number. A relay publishes the messages of another session: the ledger of its session has
- * the seed of that session, and the number that each message has there.
+ * the seed of that session, and the number that each message has there. If a relay published what a
+ * stranger on the network had changed, the ledger holds the changed content.
  */
 #include <stdlib.h>
 
@@ -38,9 +39,19 @@ static uint64_t first_word(const ps_sim_ledger_t *ledger, int64_t number)
     return ps_sim_scramble(ledger->seed + origin_of(ledger, number) * 3u);
 }
 
+static const uint8_t *changed_content(const ps_sim_ledger_t *ledger, int64_t number)
+{
+    return ledger->changed == NULL || number >= ledger->count ? NULL : ledger->changed[number];
+}
+
 void ps_sim_write_content(uint8_t *out, int32_t length, const ps_sim_ledger_t *ledger,
                           int64_t number)
 {
+    const uint8_t *changed = changed_content(ledger, number);
+    if (changed != NULL) {
+        memcpy(out, changed, (size_t)length);
+        return;
+    }
     uint64_t word = first_word(ledger, number);
     int32_t at = 0;
     for (; at + 8 <= length; at += 8) {
@@ -53,6 +64,10 @@ void ps_sim_write_content(uint8_t *out, int32_t length, const ps_sim_ledger_t *l
 bool ps_sim_is_content(const uint8_t *data, int32_t length, const ps_sim_ledger_t *ledger,
                        int64_t number)
 {
+    const uint8_t *changed = changed_content(ledger, number);
+    if (changed != NULL) {
+        return memcmp(data, changed, (size_t)length) == 0;
+    }
     uint64_t word = first_word(ledger, number);
     uint64_t different = 0;
     int32_t at = 0;
@@ -63,6 +78,20 @@ bool ps_sim_is_content(const uint8_t *data, int32_t length, const ps_sim_ledger_
         word += UINT64_C(0x9e3779b97f4a7c15);
     }
     return different == 0 && memcmp(data + at, &word, (size_t)(length - at)) == 0;
+}
+
+bool ps_sim_is_forged_content(const uint8_t *data, int32_t length, const ps_sim_ledger_t *ledger,
+                              int64_t number, int32_t host, uint8_t *scratch)
+{
+    if ((ledger->estranged >> host & 1) == 0) {
+        return false;
+    }
+    ps_sim_write_content(scratch, length, ledger, number);
+    bool same = true;
+    for (int32_t i = 0; same && i < length; i++) {
+        same = data[i] == scratch[i] || data[i] == (scratch[i] ^ PS_SIM_FORGED_BITS);
+    }
+    return same;
 }
 
 int64_t ps_sim_reserved_value(const ps_sim_ledger_t *ledger, int64_t number)
@@ -134,6 +163,11 @@ bool ps_sim_ledger_grow(ps_sim_ledger_t *ledger)
             return false;
         }
         ledger->origins = origins;
+        uint8_t **changed = realloc(ledger->changed, (size_t)capacity * sizeof *changed);
+        if (changed == NULL) {
+            return false;
+        }
+        ledger->changed = changed;
     }
     ledger->capacity = capacity;
     return true;
@@ -157,6 +191,14 @@ int64_t ps_sim_number_at(const ps_sim_ledger_t *ledger, int64_t position, int64_
     return low < ledger->count && ledger->ends[low] == position ? low : -1;
 }
 
+static void free_changed(ps_sim_ledger_t *ledger)
+{
+    for (int64_t i = 0; ledger->changed != NULL && i < ledger->count; i++) {
+        free(ledger->changed[i]);
+    }
+    free(ledger->changed);
+}
+
 void ps_sim_ledgers_free(ps_simworld_t *world)
 {
     for (int32_t i = 0; i < world->ledger_count; i++) {
@@ -164,6 +206,7 @@ void ps_sim_ledgers_free(ps_simworld_t *world)
         free(world->ledgers[i].sizes);
         free(world->ledgers[i].times_ns);
         free(world->ledgers[i].origins);
+        free_changed(&world->ledgers[i]);
         free(world->ledgers[i].marks);
     }
 }

@@ -6,6 +6,8 @@
  * process of the relay; the next process continues behind it. The ledger of the relay's
  * session, which this file writes, checks the readers behind the relay.
  */
+#include <stdlib.h>
+
 #include "ps_sim_world.h"
 
 /* Checks that a relay has not relayed the session before: it refuses a session whose RELAY_PATH has
@@ -56,11 +58,31 @@ int32_t ps_simworld_add_relayed(ps_simworld_t *world, int32_t session_id, int32_
     return index;
 }
 
-static bool is_message(const ps_sim_ledger_t *source, int64_t number, const uint8_t *data,
-                       int64_t length)
+/* The relay publishes what it read, also if its image followed a stranger that changed it. */
+static bool is_message(ps_simworld_t *world, const ps_sim_publisher_t *app, int64_t number,
+                       const uint8_t *data, int64_t length)
 {
+    const ps_sim_ledger_t *source = &world->ledgers[world->ledgers[app->params.ledger].source];
     return number < source->count && source->sizes[number] == length &&
-           ps_sim_is_content(data, (int32_t)length, source, number);
+           (ps_sim_is_content(data, (int32_t)length, source, number) ||
+            ps_sim_is_forged_content(data, (int32_t)length, source, number, app->params.host,
+                                     world->expected));
+}
+
+/* Keeps the content of the message that the ledger is about to note, if it is not the publisher's:
+ * the readers behind the relay get exactly these bytes. */
+static bool keep_changed(ps_sim_ledger_t *ledger, const uint8_t *data, int64_t length)
+{
+    uint8_t **changed = &ledger->changed[ledger->count];
+    *changed = NULL;
+    if (ps_sim_is_content(data, (int32_t)length, ledger, ledger->count)) {
+        return true;
+    }
+    *changed = malloc((size_t)length);
+    if (*changed != NULL) {
+        memcpy(*changed, data, (size_t)length);
+    }
+    return *changed != NULL;
 }
 
 int32_t ps_simworld_relayed(ps_simworld_t *world, int32_t publisher, int64_t position,
@@ -74,13 +96,14 @@ int32_t ps_simworld_relayed(ps_simworld_t *world, int32_t publisher, int64_t pos
     }
     /* A relay that joins, or that could not continue a session, may miss one message: the one in
      * whose middle it joined, or the one that it was publishing. */
-    if (!ledger->begun && !is_message(source, ledger->next, data, length) &&
-        is_message(source, ledger->next + 1, data, length)) {
+    if (!ledger->begun && !is_message(world, app, ledger->next, data, length) &&
+        is_message(world, app, ledger->next + 1, data, length)) {
         ledger->next++;
         ledger->first++;
     }
     const int64_t number = ledger->next;
-    if (!is_message(source, number, data, length)) {
+    const bool sent = is_message(world, app, number, data, length);
+    if (!sent) {
         ps_sim_violate(world,
                        "relay %d: the message at position %lld of session %d is not message %lld "
                        "of session %d",
@@ -93,6 +116,10 @@ int32_t ps_simworld_relayed(ps_simworld_t *world, int32_t publisher, int64_t pos
     ledger->begun = true;
     app->refused = false;
     ledger->origins[ledger->count] = source->origins == NULL ? number : source->origins[number];
+    ledger->changed[ledger->count] = NULL;
+    if (sent && !keep_changed(ledger, data, length)) {
+        return ps_fail(PS_E_NO_MEMORY, "simulator: no memory for a changed message");
+    }
     ledger->next++;
     ps_sim_note_accepted(world, app, position, (int32_t)length);
     return PS_OK;

@@ -64,17 +64,19 @@ typedef struct ps_sim_ledger {
                                           * (ps-retention, ps-retention-time); 0: no limit. */
     bool reserved;                       /* The publishers write a reserved value. */
     /* The session of a relay; ps_sim_relay.c writes these fields. */
-    int32_t relay;    /* 1 + the relay's number; 0: a publisher's session */
-    int32_t source;   /* index of the ledger of the session that the relay reads */
-    bool begun;       /* The relay has published a message. */
-    int64_t next;     /* Number of the next message in the session that the relay reads. Before the
+    int32_t relay;     /* 1 + the relay's number; 0: a publisher's session */
+    int32_t source;    /* index of the ledger of the session that the relay reads */
+    bool begun;        /* The relay has published a message. */
+    int64_t next;      /* Number of the next message in the session that the relay reads. Before the
                        * first message: the lowest number that the relay may begin with. */
-    int64_t first;    /* Number there of the first message that the relay had to publish. */
-    int64_t left_out; /* Messages there that gaps reported to the relay. */
-    int64_t told;     /* Dropped messages there that gaps reported to the relay. */
-    bool within;      /* The relay joined in the middle of a message, which it does not get. */
-    int64_t *origins; /* The number that message i has in the session of its publisher; NULL: it is
+    int64_t first;     /* Number there of the first message that the relay had to publish. */
+    int64_t left_out;  /* Messages there that gaps reported to the relay. */
+    int64_t told;      /* Dropped messages there that gaps reported to the relay. */
+    bool within;       /* The relay joined in the middle of a message, which it does not get. */
+    int64_t *origins;  /* The number that message i has in the session of its publisher; NULL: it is
                        * i. */
+    uint8_t **changed; /* Content of message i, if a stranger on the network changed the message
+                        * before the relay published it; otherwise NULL. The ledger owns it. */
 } ps_sim_ledger_t;
 
 uint64_t ps_sim_scramble(uint64_t value);
@@ -86,6 +88,12 @@ void ps_sim_write_content(uint8_t *out, int32_t length, const ps_sim_ledger_t *l
                           int64_t number);
 bool ps_sim_is_content(const uint8_t *data, int32_t length, const ps_sim_ledger_t *ledger,
                        int64_t number);
+/* Returns whether `data` is the content of message `number` of the ledger as a stranger on the
+ * network may have changed it (ps_net_sim_forge.c). A reader on `host` can get such content only if
+ * an image of this host has followed a stranger that spoke first. `scratch` has room for `length`
+ * bytes. */
+bool ps_sim_is_forged_content(const uint8_t *data, int32_t length, const ps_sim_ledger_t *ledger,
+                              int64_t number, int32_t host, uint8_t *scratch);
 /* Returns the reserved value that message `number` of the ledger must have; 0: none. */
 int64_t ps_sim_reserved_value(const ps_sim_ledger_t *ledger, int64_t number);
 /* Makes room for one further message.  false: there is no memory. */
