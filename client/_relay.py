@@ -160,7 +160,7 @@ class Relay:
             lambda: client._classes.subscription(
                 client, self._source, ready, on_available=self._arrived.append,
                 on_unavailable=lambda image: self._ended.append(image.correlation_id),
-                on_gap=self._on_gap,
+                on_gap=self._on_gap, on_resumed=self._on_resumed,
             ),
             control.RemoveSubscription(registration_id=ready.registration_id),
         )
@@ -345,30 +345,42 @@ class Relay:
         return leg
 
     def _reopen(self, image: Image, known: dict[str, Any]) -> Leg:
+        publication = self._take_over(known, image.relay_path)
+        return Leg(image, publication, self._files.cell(known["cell"]))
+
+    def _take_over(self, known: dict[str, Any], path: tuple[int, ...]) -> Publication:
+        """Return a publication of the last process."""
         client = self._client
         ready = control.PublicationReady(**known["publication"])
         request = control.AddPublication(
             channel=self._target, stream_id=self._target_stream, exclusive=True,
-            relay_path=[*image.relay_path, self.relay_id],
+            relay_path=[*path, self.relay_id],
         )
-        publication = client._keep(
+        return client._keep(
             ready.registration_id, request,
             lambda: client._classes.publication(
                 client, self._target, ready, on_session_lost=self._on_session_lost
             ),
             control.RemovePublication(registration_id=ready.registration_id),
         )
-        return Leg(image, publication, self._files.cell(known["cell"]))
+
+    def _on_resumed(self, image_ids: list[int]) -> None:
+        """End the sessions of the last process whose images ended while no process ran. The daemon
+        does not notify this process about these images."""
+        legs = map(int, self._files.plain["legs"])
+        self._ended += [leg for leg in legs if leg not in image_ids and leg not in self._legs]
 
     def _end(self, image_id: int) -> None:
         """A session of the source has ended, and all of it is relayed."""
         leg = self._legs.pop(image_id, None)
-        self._files.plain["legs"].pop(str(image_id), None)
+        known = self._files.plain["legs"].pop(str(image_id), None)
         self._files.write()
         if leg is not None:
             self._done[0] += leg.messages
             self._done[1] += leg.bytes
             leg.publication.close()
+        elif known is not None:         # this process has not reopened it
+            self._take_over(known, ()).close()
 
     def _on_gap(self, gap: Gap) -> None:
         self._gaps += 1

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ImageCallback: TypeAlias = Callable[[Image], object]
 GapCallback: TypeAlias = Callable[[Gap], object]
+ResumedCallback: TypeAlias = Callable[[list[int]], object]
 _GAPS_KEPT = 64
 _LEFT_KEPT = 256
 _ENDED_KEPT = 256
@@ -67,6 +68,7 @@ class Subscription(Reader):
         on_available: ImageCallback | None,
         on_unavailable: ImageCallback | None,
         on_gap: GapCallback | None = None,
+        on_resumed: ResumedCallback | None = None,
     ) -> None:
         handle = core.sub_open(client._native(), ready.registration_id, ready.stream_id)
         super().__init__(core.sub_poll, handle)
@@ -78,6 +80,7 @@ class Subscription(Reader):
         self._notices: deque[Any] = client._port.notices(ready.registration_id)
         self._gaps: deque[Gap] = deque(maxlen=_GAPS_KEPT)
         self._on_gap = on_gap
+        self._on_resumed = on_resumed
         self._left: dict[int, _Left] = {}  # by session
         self._had_image = False
         self._on_available = on_available
@@ -411,6 +414,8 @@ class Subscription(Reader):
         if isinstance(notice, _Renewal):
             self._ready, self._handle = notice.ready, notice.handle
             self._notices = self._client._port.notices(notice.ready.registration_id)
+        elif self._on_resumed is not None:
+            self._on_resumed(notice.correlation_ids)
         return True
 
     def _pass_gaps(self) -> None:

@@ -30,9 +30,11 @@ Got = list[tuple[bytes, int]]
 class RelayProcess:
     """``penstock relay`` as a process that can be killed and started again."""
 
-    def __init__(self, host: PenstockHost, target: str, *options: str) -> None:
+    def __init__(
+        self, host: PenstockHost, target: str, *options: str, source: str = SOURCE
+    ) -> None:
         self._command = [
-            sys.executable, "-m", "penstock", "relay", SOURCE, target, "--stream", str(STREAM),
+            sys.executable, "-m", "penstock", "relay", source, target, "--stream", str(STREAM),
             "--target-stream", str(TARGET_STREAM), "--name", "r", "--dir", str(host.directory),
             *options,
         ]
@@ -49,8 +51,10 @@ class RelayProcess:
 
 
 @contextmanager
-def relayed(host: PenstockHost, target: str, *options: str) -> Iterator[RelayProcess]:
-    made = RelayProcess(host, target, *options)
+def relayed(
+    host: PenstockHost, target: str, *options: str, source: str = SOURCE
+) -> Iterator[RelayProcess]:
+    made = RelayProcess(host, target, *options, source=source)
     try:
         yield made
     finally:
@@ -143,6 +147,38 @@ def test_the_target_has_one_session_for_all_processes_and_ends_with_the_source(
         eventually(lambda: not sub.images and ended == [*sessions], "the target ended")
     assert [data for data, _ in got[-2:]] == [b"meanwhile", b"last"]
     assert len(got) == 7
+
+
+@pytest.mark.parametrize("medium", ["ipc", "udp"])
+def test_the_target_ends_if_the_source_ends_while_no_process_runs(
+    own: PenstockHost, port: Port, medium: str
+) -> None:
+    """The relay had relayed all messages, so the daemon shows the session to no next process."""
+    target, listen = target_of(port)
+    source = SOURCE if medium == "ipc" else target_of(port)[0]
+    got: Got = []
+    with (
+        relayed(own, target, source=source) as process,
+        penstock.connect(own.directory) as client,
+        client.add_subscription(listen, TARGET_STREAM) as sub,
+        client.add_publication(source, STREAM) as publication,
+    ):
+        publication.send(b"last", 60)
+        eventually(lambda: sub.poll(collector(got), 10) > 0, "arrived")
+        process.end(signal.SIGTERM)
+        publication.close()
+
+        def states() -> set[str]:
+            """The states in which the source still shows its session to readers."""
+            status = client.status()
+            rows = status["publications" if medium == "ipc" else "images"]
+            found = {row["state"] for row in rows if row["stream_id"] == STREAM}
+            return found & {"active", "draining"}
+
+        eventually(lambda: not states(), "the source has ended")
+        process.start()
+        eventually(lambda: not sub.images, "the target ended")
+    assert len(got) == 1
 
 
 def test_stat_shows_that_a_relay_process_has_ended(own: PenstockHost, port: Port) -> None:

@@ -51,6 +51,7 @@ from penstock.daemon.conductor.sagas import publications, recv_endpoints, send_e
 from penstock.daemon.conductor.sagas.linking import announce, unlink, wants_publication, withdraw
 from penstock.daemon.conductor.sagas.subscriptions import add_subscription, remove_subscription
 from penstock.daemon.conductor.settings import SECOND_NS
+from penstock.daemon.conductor.state.machines import ImageState
 from penstock.daemon.conductor.state.model import (
     Client,
     Image,
@@ -272,7 +273,8 @@ def _resume(
     state: State, client: Client, message: Resume, answer: Callable[[Message], None]
 ) -> None:
     """Continue the registrations that the client lists. Remove all others: they were never
-    answered, or the client removed them while no daemon ran."""
+    answered, or the client removed them while no daemon ran. The client continues the images that
+    have not ended: no notice would follow about the end of an image that lingers."""
     wanted = set(message.registration_ids)
     for registration_id in [r for r in client.publications if r not in wanted]:
         publications.detach(state, client, registration_id)
@@ -284,7 +286,10 @@ def _resume(
     adopted = [*client.publications, *client.subscriptions, *client.counters]
     answer(Resumed(registration_ids=adopted))
     for subscription in client.subscriptions.values():
-        links = [link for link in subscription.links.values() if not link.resting]
+        links = [
+            link for link in subscription.links.values()
+            if not link.resting and link.source.state is not ImageState.LINGER
+        ]
         state.notify(
             client,
             SubscriptionResumed(

@@ -8,7 +8,9 @@ from typing import Any
 from conductor_rig import Rig
 
 from penstock.config.protocol import control
+from penstock.core.driver_types import EventType, ImageEnd, ObjectKind
 from penstock.daemon.conductor import actions as a
+from penstock.daemon.conductor.state.machines import ImageState
 
 UNICAST = "aeron:udp?endpoint=10.0.0.2:40456"
 LISTEN = "aeron:udp?endpoint=10.0.0.1:5000"
@@ -47,6 +49,22 @@ def test_another_process_takes_back_what_the_last_one_had() -> None:
     assert [n.subscription_id for n in rig.notices(control.ImageAvailable)] == [kept[1]] * 2
     rig.advance(LINGER_S)
     assert client in rig.state.clients
+
+
+def test_another_process_does_not_hear_of_an_image_that_has_ended() -> None:
+    """Its log stays for some time. The daemon has notified the last process about the end."""
+    rig = Rig()
+    client, _publication, subscription = relay(rig)
+    rig.setup(rig.state.clients[client].subscriptions[subscription.registration_id].endpoint.id)
+    (image,) = rig.state.images
+    rig.event(EventType.IMAGE_INACTIVE, kind=ObjectKind.IMAGE, id=image, reason=ImageEnd.REVOKED)
+    assert rig.state.images[image].state is ImageState.LINGER
+    rig.lose(client)
+    returns(rig, client)
+    rig.request(client, control.Resume(registration_ids=[subscription.registration_id]))
+    (resumed,) = rig.notices(control.SubscriptionResumed)
+    assert resumed.correlation_ids == []
+    assert len(rig.notices(control.ImageAvailable)) == 1
 
 
 def test_a_client_that_does_not_return_ends_with_all_it_had() -> None:
