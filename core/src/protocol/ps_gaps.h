@@ -22,7 +22,8 @@ typedef struct ps_gap {
                         * receiver's first request for the missing range, the range counts as late,
                         * not as lost. */
     int64_t opened_ns; /* when the gap was found */
-    int32_t requested; /* number of requests, saturating */
+    int32_t requested; /* Number of requests, saturating. When a part of the gap arrives and
+                        * the round trip is known, the receiver lowers it to PS_NAK_PATIENCE. */
     bool lost;         /* True if the receiver has counted the missing range as a loss, because
                         * due_ns has passed. */
 } ps_gap_t;

@@ -9,6 +9,9 @@
 
 #include "ps_random.h"
 
+/* After more NAKs for a gap than this, the interval between its NAKs grows. */
+enum { PS_NAK_PATIENCE = 7 };
+
 typedef struct ps_nak_policy {
     int64_t delay_ns;       /* For unicast: delay from the opening of a gap to its first NAK. */
     int64_t retry_ns;       /* For unicast: delay between two NAKs for the same gap. */
@@ -28,10 +31,11 @@ int64_t ps_nak_first_ns(const ps_nak_policy_t *policy, ps_random_t *random);
  * duplicates. If answer_ns is 0 (unknown), the delay doubles with each NAK, up to 100 ms, so that
  * NAKs do not flood a long path. If answer_ns is known, the first eight NAKs leave at intervals of
  * answer_ns. After eight NAKs, the interval doubles with each NAK, because the range may be lost
- * permanently. The interval is at most 16 * answer_ns and at most 1 s. In groups, the random delay
- * before a NAK also doubles with each NAK, up to 100 ms. As long as the interval still doubles, a
- * gap that has been open for a time t has caused about 9 + log2(t / answer_ns) NAKs. After the
- * interval has reached its maximum, the number of NAKs grows linearly with t. */
+ * permanently. If a part of the range arrives, the caller lowers `requested` to PS_NAK_PATIENCE.
+ * The interval is at most 16 * answer_ns and at most 1 s. In groups, the random delay before a NAK
+ * also doubles with each NAK, up to 100 ms. As long as the interval still doubles, a gap that has
+ * been open for a time t has caused about 9 + log2(t / answer_ns) NAKs. After the interval has
+ * reached its maximum, the number of NAKs grows linearly with t. */
 int64_t ps_nak_retry_ns(const ps_nak_policy_t *policy, int64_t answer_ns, int32_t requested,
                         ps_random_t *random);
 

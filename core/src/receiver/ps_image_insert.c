@@ -159,6 +159,24 @@ static void learn_lateness(ps_image_t *image, int64_t from, int64_t to, const ps
     }
 }
 
+/* [from, to) of a gap arrived, so the sender still retransmits. The interval between the NAKs for
+ * the rest of the gap must not grow: it grows only for a range that may be lost permanently. Until
+ * a round trip is measured, the interval grows in any case. */
+static void keep_requesting(ps_image_t *image, int64_t from, int64_t to)
+{
+    ps_gaps_t *gaps = &image->gaps;
+
+    if (ps_rtt_timeout_ns(&image->rtt) == 0) {
+        return;
+    }
+    for (int32_t i = ps_gaps_find(gaps, from - 1); i < gaps->count && gaps->items[i].from <= to;
+         i++) {
+        ps_gap_t *gap = &gaps->items[i];
+
+        gap->requested = gap->requested < PS_NAK_PATIENCE ? gap->requested : PS_NAK_PATIENCE;
+    }
+}
+
 /* Writes [from, to) of the datagram, whole frames inside one gap. */
 static bool fill_run(ps_image_t *image, const uint8_t *data, uint32_t length, int64_t start,
                      int64_t from, int64_t to, int64_t rx_ns)
@@ -177,6 +195,7 @@ static bool fill_run(ps_image_t *image, const uint8_t *data, uint32_t length, in
     if (bytes > length - at) {
         bytes = length - at; /* a PAD, sent without its body */
     }
+    keep_requesting(image, from, to);
     ps_image_seal(image, to);
     write_run(image, from, data + at, bytes, rx_ns);
     return true;

@@ -110,6 +110,15 @@ static void retry_bounds(const ps_image_t *image, int32_t requested, bool hasten
     *most_ns = *least_ns;
 }
 
+/* Returns the number of NAKs for a gap before its present one. A gap that has shrunk since the last
+ * check counts at most PATIENCE if the round trip is known. */
+static int32_t requested_before(const ps_probe_gap_t *known, const ps_gap_t *gap,
+                                const ps_rtt_t *rtt)
+{
+    const bool shrank = rtt->smoothed_ns > 0 && (gap->from != known->from || gap->to < known->to);
+    return shrank && known->requested > PATIENCE ? PATIENCE : known->requested;
+}
+
 void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_t *nak,
                        int64_t now_ns)
 {
@@ -144,10 +153,10 @@ void ps_probe_nak_sent(ps_probe_t *probe, ps_probe_image_t *model, const ps_nak_
     for (int32_t i = 0; i < model->gap_count; i++) {
         ps_probe_gap_t *known = &model->gaps[i];
         if (known->from <= from && known->to > from) {
-            if (known->requested >= gap->requested && known->requested_ns != now_ns &&
+            const int32_t before = requested_before(known, gap, &image->rtt);
+            if (before >= gap->requested && known->requested_ns != now_ns &&
                 known->opened_ns == gap->opened_ns) {
-                complain(probe, model, "NAKs of a gap are counted wrong", gap->requested,
-                         known->requested);
+                complain(probe, model, "NAKs of a gap are counted wrong", gap->requested, before);
             }
             known->requested_ns = now_ns;
             known->requested = gap->requested;

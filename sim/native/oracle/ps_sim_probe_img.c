@@ -4,7 +4,8 @@
  */
 #include "ps_sim_probe.h"
 
-enum { WALK_EVERY = 8, WALK_FRAMES = 4096 };
+/* MOST_AFTER_A_PART: NAKs that count for a gap of which a part has just arrived, and one more. */
+enum { WALK_EVERY = 8, WALK_FRAMES = 4096, MOST_AFTER_A_PART = 7 + 1 };
 
 static void complain(ps_probe_t *probe, const ps_probe_image_t *model, const char *what, int64_t a,
                      int64_t b)
@@ -205,9 +206,14 @@ static void check_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_n
         next[i] = (ps_probe_gap_t){ .from = gap->from,
                                     .to = gap->to,
                                     .opened_ns = gap->opened_ns,
+                                    .timed = image->rtt.smoothed_ns > 0,
                                     .lost = gap->lost,
                                     .fresh_loss = gap->lost && gap->opened_ns == now_ns };
         if (before != NULL) {
+            if (before->timed && before->from < gap->from && gap->requested > MOST_AFTER_A_PART) {
+                complain(probe, model, "a gap that fills is requested less often", gap->from,
+                         gap->requested);
+            }
             next[i].fresh_loss = gap->lost && !before->lost;
             next[i].first_ns = before->first_ns;
             next[i].requested_ns = before->requested_ns;

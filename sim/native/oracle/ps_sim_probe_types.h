@@ -410,6 +410,7 @@ typedef struct ps_probe_pub {
 typedef struct ps_probe_gap {
     int64_t from, to, opened_ns, requested_ns, first_ns;
     int32_t requested;
+    bool timed;            /* True if the round trip was known. */
     bool placed;           /* True if the probe has checked the time of the first NAK for this
                             * gap. */
     bool lost, fresh_loss; /* `lost` is true if the gap counts as a loss; `fresh_loss` is true if it
