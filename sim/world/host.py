@@ -98,6 +98,7 @@ class Host:
     def start(self) -> None:
         """Start a daemon on an empty directory."""
         self._epoch += 1
+        self._events_before = len(self.events)  # of earlier daemons, whose ids the new one reuses
         self._ports: dict[int, SimPort] = {}
         self._shared_clients: dict[int, list[Client]] = {}
         self._granted: dict[int, Lease] = {}
@@ -351,7 +352,7 @@ class Host:
         """
         self.settle()
         notified: dict[int, bool] = {}
-        for _, name, fields in self.events:
+        for _, name, fields in self.events[self._events_before:]:
             if name == "publication_connected":
                 values = json.loads(fields)
                 notified[values["publication_id"]] = values["connected"]
