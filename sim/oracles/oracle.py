@@ -18,7 +18,7 @@ from penstock.sim.core import ReaderStatistics
 from penstock.sim.oracles import relays
 from penstock.sim.oracles.measure import jain_ppm
 from penstock.sim.oracles.relays import lagging, relay_faults
-from penstock.sim.scenario import MS_NS, SECOND_NS, Scenario
+from penstock.sim.scenario import MS_NS, SECOND_NS, HostScript, Scenario
 from penstock.sim.strategies import Moody
 from penstock.sim.world.apps import Publisher, Subscriber, same_stream
 from penstock.sim.world.host import Host
@@ -36,6 +36,9 @@ _NAKS_PER_IMAGE: Final = 600
 #: Two heartbeats of the sender come within this time, and no link is faster than this.
 _FORGED_NS: Final = SECOND_NS
 _FORGED_DELAY_NS: Final = 1000
+_LEAST_TERM_BYTES: Final = 64 * 1024
+_HEADER_BYTES: Final = 32
+_PAYLOAD_BYTES: Final = 1408 - _HEADER_BYTES
 
 
 def pairs(world: World) -> Iterator[tuple[Publisher, Subscriber]]:
@@ -132,13 +135,29 @@ def _saw_all(subscriber: Subscriber, got: ReaderStatistics) -> bool:
 
 def _never_full(publisher: Publisher, world: World) -> bool:
     """Whether the log of the publisher always has room: on IPC under ``drop_oldest``, without a
-    rate, on a host that lives, has storage, and steps once a millisecond or more."""
+    rate, on a host that lives, has storage in time, and steps once a millisecond or more."""
     channel = publisher.script.channel
     skips = "ps-policy=drop_oldest" in channel and "ps-rate" not in channel
     return skips and channel.startswith("aeron:ipc") and all(
-        machine.crash_ns is None and machine.budget_bytes is None and machine.cycle_ns <= MS_NS
+        machine.crash_ns is None and _has_storage(publisher, machine) and machine.cycle_ns <= MS_NS
         for machine in world.scenario.machines if machine.host == publisher.script.host
     )
+
+
+def _has_storage(publisher: Publisher, machine: HostScript) -> bool:
+    """Whether the conductor answers a request for storage before the publisher is at the end of its
+    storage. An idle stream keeps a window of storage, which is a term on IPC, and requests more
+    when a message arrives. The request leaves in the agent's next cycle, the conductor reads it in
+    its next turn, and the agent reads the answer a cycle later. If the agent's ring is small, other
+    events may keep the request out of it for several turns."""
+    if machine.budget_bytes is not None or machine.conductor_ns == 0:
+        return machine.budget_bytes is None
+    script = publisher.script
+    fragments = -(-max(script.size_high, 1) // _PAYLOAD_BYTES)
+    message = script.size_high + fragments * 2 * _HEADER_BYTES  # at most, with alignment
+    fills_ns = _LEAST_TERM_BYTES // message * script.interval_ns
+    answer_ns = machine.conductor_ns + 2 * machine.cycle_ns
+    return "event_capacity" not in dict(machine.driver) and answer_ns <= fills_ns
 
 
 # ---- streams apart -------------------------------------------------------------------------------
