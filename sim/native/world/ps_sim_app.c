@@ -100,6 +100,7 @@ void ps_sim_note_accepted(ps_simworld_t *world, ps_sim_publisher_t *publisher, i
     ledger->ends[ledger->count] = end;
     ledger->sizes[ledger->count] = size;
     ledger->times_ns[ledger->count] = world->now_ns;
+    ledger->max_payload = publisher->params.pub->max_payload;
     ledger->count++;
     if (ledger->dropped > 0) {
         check_stated(world, ledger, publisher->params.pub);

@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "ps_log.h"
 #include "ps_sim_world.h"
 
 /* Checks that a relay has not relayed the session before: it refuses a session whose RELAY_PATH has
@@ -23,6 +24,15 @@ static void check_path(ps_simworld_t *world, int32_t source, int32_t relay)
         }
         passed = &world->ledgers[passed->source];
     }
+}
+
+/* Returns true if a message begins below the position and ends beyond it. */
+static bool is_within_message(const ps_sim_ledger_t *source, int64_t position)
+{
+    const int64_t number = ps_sim_first_beyond(source, position);
+    return number < source->count &&
+           source->ends[number] - ps_log_message_space(source->sizes[number], source->max_payload) <
+               position;
 }
 
 int32_t ps_simworld_add_relayed(ps_simworld_t *world, int32_t session_id, int32_t stream_id,
@@ -46,15 +56,15 @@ int32_t ps_simworld_add_relayed(ps_simworld_t *world, int32_t session_id, int32_
     ledger->source = source;
     ledger->reserved = world->ledgers[source].reserved;
     ledger->next = ps_sim_first_beyond(&world->ledgers[source], join_position);
+    ledger->within = is_within_message(&world->ledgers[source], join_position);
     for (int32_t i = 0; i < count; i++) {
         const ps_sim_ledger_t *before = &world->ledgers[i];
         if (before->relay == relay + 1 && before->source == source && before->next > ledger->next) {
             ledger->next = before->next; /* an earlier session has all messages below */
+            ledger->within = false;
         }
     }
     ledger->first = ledger->next;
-    ledger->within =
-        join_position > 0 && ps_sim_number_at(&world->ledgers[source], join_position, -1) < 0;
     return index;
 }
 
@@ -140,6 +150,14 @@ static void forget_refusal(ps_simworld_t *world, int32_t ledger)
     }
 }
 
+/* The relay has read past the message in whose middle it joined, which it does not publish. */
+static void pass_cut_message(ps_sim_ledger_t *relayed)
+{
+    relayed->next++;
+    relayed->first++;
+    relayed->within = false;
+}
+
 void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, int64_t to,
                            int64_t messages, int32_t may_not_know)
 {
@@ -148,8 +166,7 @@ void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, i
     const int64_t first = ps_sim_first_beyond(source, from);
     const int64_t next = ps_sim_first_beyond(source, to);
     if (relayed->within && !relayed->begun && first == relayed->next + 1) {
-        relayed->next++; /* the message in whose middle it joined */
-        relayed->first++;
+        pass_cut_message(relayed);
     }
     const int64_t dropped = ps_sim_marked(source, to) - ps_sim_marked(source, from);
     const int64_t missing = next - first + dropped;
@@ -171,11 +188,13 @@ void ps_simworld_relay_gap(ps_simworld_t *world, int32_t ledger, int64_t from, i
 
 void ps_simworld_relay_released(ps_simworld_t *world, int32_t ledger, int64_t position)
 {
-    const ps_sim_ledger_t *relayed = &world->ledgers[ledger];
+    ps_sim_ledger_t *relayed = &world->ledgers[ledger];
     const ps_sim_ledger_t *source = &world->ledgers[relayed->source];
     const int64_t released = ps_sim_first_beyond(source, position);
-    const int64_t passed = relayed->within && !relayed->begun ? 1 : 0;
-    if (released > relayed->next + passed) {
+    if (relayed->within && !relayed->begun && released == relayed->next + 1) {
+        pass_cut_message(relayed);
+    }
+    if (released > relayed->next) {
         ps_sim_violate(world,
                        "relay %d has released %lld messages of session %d, its publication has "
                        "accepted them up to %lld",

@@ -38,9 +38,10 @@ typedef struct ps_sim_ledger {
     int64_t *times_ns; /* when it was accepted */
     int64_t count;
     int64_t capacity;
-    int32_t *sizes;     /* of message i */
-    int64_t edge;       /* Highest position up to which any receiver accepted data. */
-    uint64_t estranged; /* Bit i: an image of host i followed a stranger. */
+    int32_t *sizes;      /* of message i */
+    int32_t max_payload; /* of a fragment, in bytes; 0: no message was accepted */
+    int64_t edge;        /* Highest position up to which any receiver accepted data. */
+    uint64_t estranged;  /* Bit i: an image of host i followed a stranger. */
     int64_t stated; /* Highest edge of a window that a status message, also a stranger's, stated. */
     /* These fields belong to ps_sim_drop.c. This file counts the messages that the publication's
      * policy dropped. */
