@@ -95,6 +95,9 @@ WRONG = (
         file="ps_image_nak.c",
         now="        policy.max_backoff_ns = 0;\n", old="        ;\n",
     )),
+    ("requests less often what still fills", "slow", Patch(
+        file="ps_image_insert.c", now="    keep_requesting(image, from, to);\n", old="",
+    )),
     ("leaves out of the fill what was not kept", "slow", Patch(
         file="ps_image_pressure.c",
         now="return image->sent_seen > image->hwm ? image->sent_seen : image->hwm;",
