@@ -453,13 +453,13 @@ static void check_end(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
     promise(probe, model, P_PUB_DRAINED,
             pub->state != PS_PUBLICATION_DRAINING || !((sent || alone) && read), now_ns, 2,
             "what is sent and read is drained");
-    if (pub->state == PS_PUBLICATION_DRAINED && !pub->revoked && !pub->corrupt && network &&
-        !sent && pub->receiver_count > 0 && model->promises[P_PUB_DRAINED].since_ns == 0 &&
-        !model->promises[P_PUB_CELLS].broken) {
-        model->promises[P_PUB_CELLS].broken = true;
-        model->promises[P_PUB_CELLS].since_ns = now_ns;
+    /* While a drained publication lingers, a receiver may return: the sender sends the rest. */
+    const bool drained = pub->state == PS_PUBLICATION_DRAINED;
+    if (drained && !model->drained && !pub->revoked && !pub->corrupt && network && !sent &&
+        pub->receiver_count > 0 && model->promises[P_PUB_DRAINED].since_ns == 0) {
         complain(probe, model, "drained with data unsent", pub->sender_position, pub->end_position);
     }
+    model->drained = drained;
 }
 
 /* Marks that no accepted message follows yet. */

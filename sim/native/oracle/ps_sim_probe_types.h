@@ -365,6 +365,7 @@ typedef struct ps_probe_pub {
     bool spies_heard;
     ps_probe_shown_t shown;
     ps_probe_notified_t notified;
+    bool drained;              /* True if the publication was drained at the last check. */
     bool counted, was_revoked; /* At the last check of the counters: `counted` is true if the probe
                                 * had already counted this publication; `was_revoked` is true if it
                                 * was revoked. */
