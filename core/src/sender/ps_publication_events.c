@@ -102,12 +102,16 @@ void ps_publication_flush_events(ps_publication_t *pub, int64_t now_ns)
 
 void ps_publication_check_drained(ps_publication_t *pub)
 {
-    if (pub->state != PS_PUBLICATION_DRAINING) {
+    if (pub->state == PS_PUBLICATION_ACTIVE) {
         return;
     }
     const bool network = pub->endpoint != NULL;
     const bool sent = !network || pub->sender_position >= pub->end_position;
+    /* Also when drained: a receiver that returns while the publication lingers gets the rest. */
     pub->end_of_stream = pub->end_of_stream || sent;
+    if (pub->state != PS_PUBLICATION_DRAINING) {
+        return;
+    }
     const bool read = pub->gating_count == 0 || pub->slowest_position >= pub->end_position;
     if ((sent || !(pub->has_receivers || pub->adopted_connection) || pub->corrupt) && read) {
         pub->state = PS_PUBLICATION_DRAINED;
