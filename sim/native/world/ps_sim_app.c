@@ -221,6 +221,7 @@ void ps_simworld_detach_subscriber(ps_simworld_t *world, int32_t subscriber)
 void ps_simworld_pause_subscriber(ps_simworld_t *world, int32_t subscriber, int32_t paused)
 {
     world->subscribers[subscriber].paused = paused != 0;
+    world->subscribers[subscriber].resumed_ns = paused != 0 ? INT64_MAX : world->now_ns;
     world->subscribers[subscriber].ready_ns = world->now_ns;
 }
 
@@ -369,8 +370,11 @@ static void check(ps_simworld_t *world, int32_t index, const ps_message_t *messa
     reader->stats.bytes += message->length;
     reader->stats.position = message->position;
     reader->stats.last_ns = now_ns;
-    if (now_ns - ledger->times_ns[number] > reader->stats.latency_ns) {
-        reader->stats.latency_ns = now_ns - ledger->times_ns[number];
+    const int64_t latency_ns =
+        now_ns - ledger->times_ns[number] -
+        ps_sim_paused_after_skip_ns(&world->subscribers[index], reader, ledger->times_ns[number]);
+    if (latency_ns > reader->stats.latency_ns) {
+        reader->stats.latency_ns = latency_ns;
     }
     ps_sim_forget_gaps(reader);
 }
@@ -416,11 +420,17 @@ static int32_t take(ps_simworld_t *world, int32_t index, int32_t limit, bool *ga
     if (*gap) {
         ps_sim_check_expired(world, index, now_ns);
     }
+    if (subscriber->gaps_allowed) {
+        ps_sim_note_skips(world, index, now_ns);
+    }
     for (int32_t i = 0; i < count; i++) {
         const bool first = i == 0 || messages[i].image_index != messages[i - 1].image_index;
         check(world, index, &messages[i], first, now_ns);
         subscriber->digest =
             ps_sim_scramble(subscriber->digest ^ (uint64_t)now_ns) + (uint64_t)messages[i].position;
+    }
+    if (count > 0) {
+        ps_sim_forget_skips(subscriber, now_ns);
     }
     return *gap ? 0 : count;
 }

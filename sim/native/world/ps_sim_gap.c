@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "ps_client_internal.h"
 #include "ps_sim_world.h"
 
 enum { FIRST_CAPACITY = 16 };
@@ -92,6 +93,47 @@ bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber)
         }
     }
     return any;
+}
+
+void ps_sim_note_skips(ps_simworld_t *world, int32_t subscriber, int64_t now_ns)
+{
+    const ps_sim_subscriber_params_t *params = &world->subscribers[subscriber].params;
+    for (int32_t i = 0; i < ps_sub_image_count(params->sub); i++) {
+        const ps_img_t *image = ps_sub_image(params->sub, i);
+        ps_sim_reader_t *reader =
+            image->isolated == NULL
+                ? NULL
+                : ps_sim_reader_of(world, subscriber, ps_img_session_id(image), params->stream_id);
+        if (reader == NULL) {
+            continue;
+        }
+        const int64_t skipped =
+            atomic_load_explicit(&image->subscriber->skipped_bytes, memory_order_relaxed);
+        const int64_t grown = skipped - reader->skipped_bytes;
+        reader->skipped_bytes = skipped;
+        if (grown > 0 && grown == image->gap_to - image->gap_from) {
+            reader->skip_ns = now_ns; /* otherwise the gap has another reason */
+        }
+    }
+}
+
+int64_t ps_sim_paused_after_skip_ns(const ps_sim_subscriber_t *subscriber,
+                                    const ps_sim_reader_t *reader, int64_t accepted_ns)
+{
+    /* The poll after a skip is due after one interval. */
+    const int64_t due_ns = reader->skip_ns + subscriber->params.poll_interval_ns;
+    const int64_t from_ns = due_ns > accepted_ns ? due_ns : accepted_ns;
+    return reader->skip_ns > 0 && subscriber->resumed_ns > from_ns
+               ? subscriber->resumed_ns - from_ns
+               : 0;
+}
+
+void ps_sim_forget_skips(ps_sim_subscriber_t *subscriber, int64_t now_ns)
+{
+    for (int32_t i = 0; i < subscriber->reader_count; i++) {
+        ps_sim_reader_t *reader = &subscriber->readers[i];
+        reader->skip_ns = reader->stats.last_ns == now_ns ? 0 : reader->skip_ns;
+    }
 }
 
 int64_t ps_sim_untold(const ps_sim_ledger_t *ledger, const ps_sim_reader_t *reader, int64_t first,

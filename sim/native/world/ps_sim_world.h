@@ -170,6 +170,9 @@ typedef struct ps_sim_reader {
     /* At the last check: number of bytes that the subscriber had dropped, because of the
      * retention. */
     int64_t expired_bytes;
+    int64_t skipped_bytes; /* number of bytes that the isolated subscriber had skipped at the last
+                            * check */
+    int64_t skip_ns;       /* time of the poll that skipped; 0: a later poll delivered a message */
     ps_sim_reader_stats_t stats;
 } ps_sim_reader_t;
 
@@ -178,6 +181,7 @@ typedef struct ps_sim_subscriber {
     ps_sim_reader_t *readers;
     int32_t reader_count;
     int64_t ready_ns;
+    int64_t resumed_ns; /* end of the last pause; INT64_MAX: it has not ended; 0: no pause */
     uint64_t digest;
     bool attached;
     bool paused;
@@ -279,6 +283,16 @@ ps_sim_reader_t *ps_sim_reader_of(ps_simworld_t *world, int32_t subscriber, int3
 /* Fetches the reports of gaps that images of the subscriber have reached, and records these gaps.
  * Returns true if at least one image had reached a gap. */
 bool ps_sim_take_gaps(ps_simworld_t *world, int32_t subscriber);
+/* Records which readers skipped in the poll that has just ended. Call it before the next
+ * ps_sim_take_gaps. */
+void ps_sim_note_skips(ps_simworld_t *world, int32_t subscriber, int64_t now_ns);
+/* Returns how long the application paused between a skip and the poll that delivers the next
+ * messages. Only time after `accepted_ns` counts, when the message was accepted. After a skip, an
+ * isolated reader gets the messages of one poll however old they have become (decision 275). */
+int64_t ps_sim_paused_after_skip_ns(const ps_sim_subscriber_t *subscriber,
+                                    const ps_sim_reader_t *reader, int64_t accepted_ns);
+/* Call this function when the messages of a poll, at least one, have been checked. */
+void ps_sim_forget_skips(ps_sim_subscriber_t *subscriber, int64_t now_ns);
 /* Call this function when a poll has reported a gap. If the subscriber dropped the messages in the
  * gap because of the retention, the function checks that the publication no longer retained these
  * messages (ps_sim_retained.c). */

@@ -120,7 +120,8 @@ typedef struct ps_sim_reader_stats {
     int64_t next;     /* 1 + the number of the last delivered message. */
     int64_t position; /* delivered */
     int64_t last_ns;
-    int64_t latency_ns; /* longest from acceptance to delivery */
+    int64_t latency_ns; /* longest from acceptance to delivery; the time in which the application
+                         * was away after a skip does not count */
     int64_t untold;     /* number of missing messages, after the last delivered message, that lie in
                          * no reported gap */
     int64_t dropped;    /* number of messages that the publication's policy dropped, according to
