@@ -399,7 +399,11 @@ static int32_t resend_slice(ps_publication_t *pub, int64_t now_ns, bool *more)
     }
     ps_system_add(pub->context, PS_SYS_RETRANSMITTED_BYTES, bytes);
     ps_publication_paced(pub, 0, bytes);
-    *more = *more || (taken == count && ps_retransmit_next_ns(&pub->retransmit) <= now_ns);
+    const int64_t next_ns = ps_retransmit_next_ns(&pub->retransmit);
+    *more = *more || (taken == count && next_ns <= now_ns);
+    if (pub->retransmit.pending > 0 && next_ns > now_ns) { /* the timer was of an earlier action */
+        ps_publication_due(pub, next_ns);
+    }
     return bytes;
 }
 
