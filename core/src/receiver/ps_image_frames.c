@@ -94,11 +94,18 @@ static int on_chain(ps_image_t *image, const ps_recv_destination_t *destination,
     return PS_WIRE_OK;
 }
 
-/* A sender may pass padding that begins inside the window. It then stays at the end of its term,
- * beyond the accepted range, until a reader advances. The sender is alive, and the data missing up
- * to the edge must be requested, because no other frame shows it. Under NAK-strength control a
- * sender may be at any position beyond the edge. A sender that is too far away to retransmit the
- * first gap does not keep the image alive: such an image would never end, and read nothing. */
+/* Padding extends to the end of its term, or it is an aborted claim of one frame. */
+static bool is_behind_padding(const ps_log_t *log, int64_t position, int64_t edge)
+{
+    const bool ends_term = (position & log->term_mask) == 0;
+    return position - edge < (ends_term ? log->term_length : log->mtu);
+}
+
+/* A sender may pass padding that begins inside the window. It then stays behind the padding, beyond
+ * the accepted range, until a reader advances. The sender is alive, and the data missing up to the
+ * edge must be requested, because no other frame shows it. Under NAK-strength control a sender may
+ * be at any position beyond the edge. A sender that is too far away to retransmit the first gap
+ * does not keep the image alive: such an image would never end, and read nothing. */
 static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *destination,
                                int64_t position, const ps_addr_t *from)
 {
@@ -110,7 +117,7 @@ static int on_heartbeat_beyond(ps_image_t *image, const ps_recv_destination_t *d
     if (ps_image_under_nak(image)) {
         ps_image_on_stated(image, position);
     }
-    if ((position & image->log.term_mask) != 0 || position - edge >= image->log.term_length) {
+    if (!is_behind_padding(&image->log, position, edge)) {
         ps_system_add(image->context, PS_SYS_OVER_RUNS, 1);
         return PS_WIRE_OK;
     }

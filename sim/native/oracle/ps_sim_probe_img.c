@@ -71,7 +71,8 @@ static void take_heartbeat(ps_probe_t *probe, ps_probe_image_t *model, const ps_
     const int64_t term = image->log.term_length;
     const int64_t oldest = image->sm_position - term > 0 ? image->sm_position - term : 0;
     const int64_t most = ps_probe_accepted_to(image);
-    const bool padded = (position & (term - 1)) == 0 && position - most < term;
+    const bool ends_term = (position & (term - 1)) == 0; /* else an aborted claim of one frame */
+    const bool padded = position - most < (ends_term ? term : image->log.mtu);
     if ((position > most && !padded) || position < oldest) {
         ps_probe_count(probe, model->host, position > most ? PS_SYS_OVER_RUNS : PS_SYS_UNDER_RUNS,
                        1);

@@ -243,7 +243,7 @@ static void test_over_and_under_runs_are_counted(void)
     world_t world;
     open_image(&world, &PLAIN);
     world_data(&world, WORLD_TERM_LENGTH / 2, WORLD_TERM_LENGTH / 2 + 64, 64);
-    world_heartbeat(&world, WORLD_TERM_LENGTH / 2 + 64, PS_FLAG_UNFRAGMENTED);
+    world_heartbeat(&world, WORLD_TERM_LENGTH / 2 + world.image->log.mtu, PS_FLAG_UNFRAGMENTED);
     world_step(&world);
     CHECK_EQ(world_system(&world, PS_SYS_OVER_RUNS), 2);
     CHECK_EQ(world_status(&world).high_water, 0);

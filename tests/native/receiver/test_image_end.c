@@ -187,6 +187,23 @@ static void test_a_sender_behind_its_padding_is_alive(void)
     world_close(&world);
 }
 
+/* The padding of an aborted claim is at most a frame, and may be anywhere in a term. */
+static void test_a_sender_behind_an_aborted_claim_is_alive(void)
+{
+    world_t world;
+    ps_event_t event;
+    world_open(&world, &PLAIN);
+    world_make_image(&world, &PLAIN);
+    const int64_t beyond = WORLD_WINDOW + world.image->log.mtu;
+    beats_for_twelve_seconds(&world, beyond - PS_HEADER_BYTES);
+    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 0);
+    CHECK_EQ(world_status(&world).high_water, WORLD_WINDOW);
+    CHECK_EQ(world_system(&world, PS_SYS_OVER_RUNS), 0);
+    beats_for_twelve_seconds(&world, beyond);
+    CHECK_EQ(world_event(&world, PS_EV_IMAGE_INACTIVE, &event), 1);
+    world_close(&world);
+}
+
 /* No padding leads a whole term beyond the reader: the sender follows another receiver, and can no
  * longer retransmit what this one misses. */
 static void test_a_sender_a_term_beyond_is_not(void)
@@ -209,6 +226,7 @@ int main(void)
     RUN(test_a_false_heartbeat_ahead_is_taken_back);
     RUN(test_a_stream_at_the_maximum_position_ends_there);
     RUN(test_a_sender_behind_its_padding_is_alive);
+    RUN(test_a_sender_behind_an_aborted_claim_is_alive);
     RUN(test_a_sender_a_term_beyond_is_not);
     return 0;
 }
