@@ -101,6 +101,10 @@ class _Rules(Draw):
             host=host, channel=channel, stream_id=STREAM, may_join_late=True, may_miss=True
         )
 
+    def _readers(self, channel: str) -> tuple[SubscriberScript, ...]:
+        """One on each host but the publisher's."""
+        return tuple(self._reader(host, channel) for host in range(1, self.hosts))
+
     # ---- NAK-strength ----------------------------------------------------------------------------
 
     def _slow(
@@ -143,7 +147,7 @@ class _Rules(Draw):
         channel = f"{_GROUP}|cc={control}"
         self._stream(
             _GROUP, f"term-length={rng.choice(['64k', '256k'])}|fc=nak", 500, 0,
-            tuple(self._reader(host, channel) for host in range(1, self.hosts)),
+            self._readers(channel),
         )
 
     def _plain(self) -> None:
@@ -153,7 +157,7 @@ class _Rules(Draw):
         interval_ns = rng.choice([100_000, MS_NS])
         self._stream(
             _GROUP, f"term-length={rng.choice(['64k', '128k'])}|fc=nak", 900, interval_ns,
-            tuple(self._reader(host, _GROUP) for host in range(1, self.hosts)),
+            self._readers(_GROUP),
         )
         plain = MisfitScript(
             host=rng.randrange(1, self.hosts), stream_id=STREAM, kind="plain", from_ns=start,
@@ -171,7 +175,7 @@ class _Rules(Draw):
         rng = self.rng
         self._stream(
             _GROUP, f"term-length={rng.choice(['64k', '128k'])}|fc=nak", 20, 150 * MS_NS,
-            tuple(self._reader(host, _GROUP) for host in range(1, self.hosts)),
+            self._readers(_GROUP),
         )
         start = SECOND_NS + rng.randrange(SECOND_NS)
         forger = MisfitScript(
@@ -187,7 +191,7 @@ class _Rules(Draw):
         rng = self.rng
         self._stream(
             _GROUP, f"term-length=64k|fc=min,t:{rng.choice(['500ms', '1s'])}", 600, 5 * MS_NS,
-            tuple(self._reader(host, _GROUP) for host in range(1, self.hosts)),
+            self._readers(_GROUP),
         )
         start = SECOND_NS + rng.randrange(SECOND_NS)
         strangers = tuple(
