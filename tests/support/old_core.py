@@ -26,49 +26,20 @@ import attrs
 
 from penstock.sim import files
 from penstock.sim.scenario import Scenario
+from support import complaints, first_seeds
+from support.seeds import SEARCHES
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 _KEPT: Final = ROOT / "build" / "old-core"
 _COPIED: Final = ("core", "sim/native", "penstock/_bench/native")
 _CFLAGS: Final = ("-std=gnu11", "-UNDEBUG", "-O1", "-fPIC", "-fvisibility=hidden", "-w")
+_SEARCH: Final = Path(complaints.__file__)
 _RUN: Final = """
 import sys
 from penstock.sim import files
 from penstock.sim.world import run
 for violation in run(files.parse(sys.stdin.read(), "scenario"), 1).violations:
     print(violation)
-"""
-_SEARCH: Final = """
-import sys
-from penstock.sim.generate.fuzz import generate
-from penstock.sim.scenario import SECOND_NS
-from penstock.sim.world import World
-from penstock.sim.world.host import LivelockError
-
-def first(seed):
-    try:
-        with World(generate(seed), seed) as world:
-            for second in range(1, 21):
-                world.run_until(second * SECOND_NS)
-                if violations := world.native.violations():
-                    return violations[0]
-    except LivelockError as error:      # also when the world closes
-        return error
-
-for seed in map(int, sys.stdin.read().split()):
-    if found := first(seed):
-        print(seed, found)
-        break
-"""
-_WHOLE: Final = """
-import sys
-from penstock.sim.generate.fuzz import generate
-from penstock.sim.world import run
-
-for seed in map(int, sys.stdin.read().split()):
-    if found := run(generate(seed), seed).violations:
-        print(seed, found[0])
-        break
 """
 
 
@@ -161,37 +132,47 @@ class OldCore:
 
     def violations(self, scenario: Scenario, patches: Sequence[Patch]) -> list[str]:
         """What the oracles find in a scenario with the patches in place."""
-        return self._with(patches, _RUN, files.dump(scenario))
+        return self._with(patches, ["-c", _RUN], files.dump(scenario))
 
     def first_seed(
         self, seeds: Iterable[int], patches: Sequence[Patch], *, whole: bool = False
-    ) -> str | None:
-        """The first seed in which the probe complains, with the patches in place, within 20 s.
+    ) -> tuple[int, str] | None:
+        """The first seed in which the probe complains, with the patches in place, within 20 s, and
+        its complaint.
 
         :param whole: run each seed to its end, and ask the oracles of the end too.
         """
         try:
-            found = self._with(patches, _WHOLE if whole else _SEARCH, " ".join(map(str, seeds)))
+            lines = self._with(
+                patches, [str(_SEARCH), "whole" if whole else "early"], " ".join(map(str, seeds))
+            )
         except subprocess.CalledProcessError as error:
             if error.returncode >= 0:
                 raise
-            return f"the core died of signal {-error.returncode}"
-        return found[0] if found else None
+            lines = [*error.output.splitlines(), f"the core died of signal {-error.returncode}"]
+        if not lines or lines[-1].isdecimal():
+            return None
+        return int(next(line for line in reversed(lines) if line.isdecimal())), lines[-1]
 
     def finds(
         self, seeds: Iterable[int], patches: Sequence[Patch], *, whole: bool = False
-    ) -> bool:
-        """Whether a seed fails with the patches in place, and passes without them."""
-        tried = list(seeds)
-        found = self.first_seed(tried, patches, whole=whole)
+    ) -> str | None:
+        """The complaint in the first seed that fails with the patches in place, which passes
+        without them.  The seed that was found before (``first_seeds``) is tried first.
+        """
+        kept = first_seeds.kept()
+        found = None if kept is None else self.first_seed([kept], patches, whole=whole)
         if found is None:
-            return False
-        number = found.split()[0]
-        control = [int(number)] if number.isdecimal() else tried
-        assert (unbroken := self.first_seed(control, (), whole=whole)) is None, unbroken
-        return True
+            found = self.first_seed(seeds, patches, whole=whole)
+        if found is None:
+            return None
+        seed, complaint = found
+        unbroken = complaints.whole(seed) if whole else complaints.early(seed)
+        assert unbroken is None, unbroken
+        first_seeds.note(seed)
+        return complaint
 
-    def _with(self, patches: Sequence[Patch], program: str, text: str) -> list[str]:
+    def _with(self, patches: Sequence[Patch], program: Sequence[str], text: str) -> list[str]:
         paths = [self._sources[patch.file] for patch in patches]
         saved = {path: (path.read_bytes(), self._object(path).read_bytes()) for path in paths}
         try:
@@ -207,7 +188,7 @@ class OldCore:
                 path.write_bytes(source_before)
                 self._object(path).write_bytes(object_before)
 
-    def _run(self, program: str, text: str) -> list[str]:
+    def _run(self, program: Sequence[str], text: str) -> list[str]:
         library = self._package / "_core_sim.abi3.so"
         library.unlink(missing_ok=True)
         objects = sorted(map(str, self._objects.glob("*.o")))
@@ -217,8 +198,8 @@ class OldCore:
             check=True,
         )
         done = subprocess.run(
-            [sys.executable, "-c", program], check=True, capture_output=True, text=True,
-            input=text, cwd=self._core.parent, timeout=300,
+            [sys.executable, *program], check=True, capture_output=True, text=True,
+            input=text, cwd=self._core.parent, timeout=850 if SEARCHES else 300,
             env={**os.environ, "PYTHONPATH": str(self._package.parent), "PYTHONSAFEPATH": "1"},
         )
         return done.stdout.splitlines()
