@@ -11,7 +11,15 @@ from support.seeds import classes_of
 
 from penstock.sim.core import Link
 from penstock.sim.generate.fuzz import generate
-from penstock.sim.scenario import MS_NS, SECOND_NS, HostScript, Scenario, two_hosts
+from penstock.sim.scenario import (
+    MS_NS,
+    SECOND_NS,
+    HostScript,
+    LinkRule,
+    Scenario,
+    multicast,
+    two_hosts,
+)
 from penstock.sim.world import World, run
 
 ERRORS = 15     # the system counter
@@ -37,6 +45,36 @@ def stamped(sent: str, media: str, read: str, *, low: int = 1, high: int = 3000)
             ),
         ),
         subscribers=(attrs.evolve(reader, channel=inward),),
+    )
+
+
+def estranged(sent: str, media: str, read: str) -> Scenario:
+    """A reader with timestamps that hears a stranger before it hears the sender. It joins while the
+    stranger's copy of a SETUP is on its way: its host is in the group for another stream. A reader
+    on another host connects the sender later."""
+    base = multicast()
+    (publisher,), (near, late) = base.publishers, base.subscribers
+    inward = f"{late.channel}|media-rcv-ts-offset={media}|channel-rcv-ts-offset={read}"
+    link = Link(delay_ns=50 * MS_NS)
+    strange = attrs.evolve(link, stranger_ppm=1_000_000)
+    return attrs.evolve(
+        base,
+        link=link,
+        links=(LinkRule(sender=0, receiver=2, link=strange),),
+        publishers=(
+            attrs.evolve(
+                publisher, channel=f"{publisher.channel}|channel-snd-ts-offset={sent}",
+                size_low=1, size_high=3000, start_ns=0, interval_ns=MS_NS,
+            ),
+            attrs.evolve(publisher, host=1, stream_id=1002, count=1),
+        ),
+        subscribers=(
+            attrs.evolve(near, start_ns=600 * MS_NS),
+            attrs.evolve(
+                late, channel=inward, start_ns=165 * MS_NS, may_join_late=True, may_miss=True
+            ),
+            attrs.evolve(late, channel=inward, stream_id=1002),
+        ),
     )
 
 
@@ -96,6 +134,17 @@ def test_each_message_has_its_timestamps_and_nothing_else_is_changed(
     report = run(stamped(*places), seed=1)
     assert report.violations == ()
     assert report.messages == 1000
+
+
+@pytest.mark.parametrize("places", [("0", "8", "16"), ("16", "0", "8"), ("reserved", "27", "0")])
+def test_timestamps_are_right_in_what_a_stranger_changed(places: tuple[str, str, str]) -> None:
+    with World(estranged(*places), 1) as world:
+        world.run_until(SECOND_NS)
+        host = world.hosts[2]
+        (image,) = (image for image in host.images() if image.stream_id == 1001)
+        assert host.driver.image_status(image.id).foreign_datagrams > 1000   # most are the sender's
+        assert world.run().violations == ()
+        assert world.subscribers[1].reader(0).messages >= 5     # up to what no stranger repairs
 
 
 def test_a_spy_stands_for_receivers_until_one_comes() -> None:
@@ -199,6 +248,25 @@ WRONG = (
             old="offset <= payload - 8)",
         ),
         "that were not sent",
+    ),
+    (
+        "writes into every frame of a message that a stranger changed",
+        estranged("16", "0", "8"),
+        Patch(
+            file="ps_image_insert.c",
+            now="offset <= payload - 8 &&\n               (source[5] & PS_FLAG_BEGIN) != 0)",
+            old="offset <= payload - 8)",
+        ),
+        "subscriber 1 got",
+    ),
+    (
+        "writes a wrong time into what a stranger changed",
+        estranged("16", "0", "8"),
+        Patch(
+            file="ps_image_insert.c", now="rx_ns + offset_ns);",
+            old="(rx_ns + offset_ns) ^ 0x55);",
+        ),
+        "has not the time at which it came",
     ),
     (
         "takes a timestamp that just fits for one that does not",

@@ -182,9 +182,9 @@ static bool has_stamps(const void *context)
 }
 
 static const char *expected(void *context, int32_t host, const ps_message_t *message,
-                            uint8_t *published)
+                            bool estranged, uint8_t *published)
 {
-    return ps_sim_stamp_expected(context, host, message, published);
+    return ps_sim_stamp_expected(context, host, message, estranged, published);
 }
 
 static void free_probe(void *context)

@@ -299,10 +299,19 @@ static bool was_tried(const stamped_t *stream, int64_t from, int64_t to, int64_t
     return false;
 }
 
-/* One side's stamps of a message.  unsent: it may be read before it left.  reserved: what the
- * message must have there, as it stands. */
+/* Whether a stamp in the payload of the frame at from is a time of this side. */
+static bool is_time(const stamped_t *stream, int32_t which, int64_t from, bool unsent,
+                    int64_t epoch_ns)
+{
+    return was_seen(stream, which, from, from + 1, epoch_ns) ||
+           (unsent && was_tried(stream, from, from + 1, epoch_ns));
+}
+
+/* One side's stamps of a message.  unsent: it may be read before it left.  forged: a stranger may
+ * have changed the payload's first byte since.  reserved: what the message must have there, as it
+ * stands. */
 static bool take_over(const stamped_t *stream, const ps_message_t *message, bool unsent,
-                      uint8_t *published, bool *reserved)
+                      bool forged, uint8_t *published, bool *reserved)
 {
     const int64_t most = stream->mtu - PS_HEADER_BYTES;
     const int64_t payload = message->length < most ? message->length : most;
@@ -317,8 +326,10 @@ static bool take_over(const stamped_t *stream, const ps_message_t *message, bool
                         (unsent && was_tried(stream, from, message->position, value));
         } else if (fits(place, payload) && last) {
             memcpy(&value, message->data + place, STAMP_BYTES);
-            if (!was_seen(stream, i, from, from + 1, value) &&
-                !(unsent && was_tried(stream, from, from + 1, value))) {
+            if (forged && place == 0 && !is_time(stream, i, from, unsent, value)) {
+                value ^= PS_SIM_FORGED_BITS; /* the first byte is the lowest */
+            }
+            if (!is_time(stream, i, from, unsent, value)) {
                 return false;
             }
             memcpy(published + place, &value, STAMP_BYTES);
@@ -333,7 +344,7 @@ static bool writes_over(const stamped_t *later, int32_t place)
 }
 
 const char *ps_sim_stamp_expected(const ps_probe_t *probe, int32_t host,
-                                  const ps_message_t *message, uint8_t *published)
+                                  const ps_message_t *message, bool estranged, uint8_t *published)
 {
     const stamped_t *in = find(probe, host, message->session_id, message->stream_id);
     const stamped_t *out = find(probe, -1, message->session_id, message->stream_id);
@@ -348,11 +359,12 @@ const char *ps_sim_stamp_expected(const ps_probe_t *probe, int32_t host,
      * payload. */
     const bool plain = passed && (zero || out->places[0] != RESERVED);
     if (out != NULL && !writes_over(in, out->places[0]) &&
-        !take_over(out, message, spy || passed, published, &reserved) && !plain) {
+        !take_over(out, message, spy || passed, estranged, published, &reserved) && !plain) {
         return "has not the time at which it was sent";
     }
     reserved = reserved || (plain && zero);
-    if (in != NULL && !take_over(in, message, false, published, &reserved)) {
+    /* The receiver writes its times after what a stranger changed. */
+    if (in != NULL && !take_over(in, message, false, false, published, &reserved)) {
         return "has not the time at which it came";
     }
     return reserved ? NULL : "has another reserved value than it should";

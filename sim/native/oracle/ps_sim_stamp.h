@@ -22,9 +22,11 @@ void ps_sim_stamp_read(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *p
                        int64_t rx_ns, int64_t now_ns);
 /* Changes `published`, the content of a published message, to the content that the host must
  * deliver. For this purpose, the function checks the timestamps in the delivered `message` and
- * copies these timestamps into `published`. Returns NULL, or the text of an error. */
+ * copies these timestamps into `published`. `estranged`: a stranger may have changed the message
+ * after it was sent; `published` then gets the timestamp that was sent. Returns NULL, or the text
+ * of an error. */
 const char *ps_sim_stamp_expected(const ps_probe_t *probe, int32_t host,
-                                  const ps_message_t *message, uint8_t *published);
+                                  const ps_message_t *message, bool estranged, uint8_t *published);
 void ps_sim_stamps_free(ps_probe_t *probe);
 
 #endif

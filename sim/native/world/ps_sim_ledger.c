@@ -80,16 +80,16 @@ bool ps_sim_is_content(const uint8_t *data, int32_t length, const ps_sim_ledger_
     return different == 0 && memcmp(data + at, &word, (size_t)(length - at)) == 0;
 }
 
-bool ps_sim_is_forged_content(const uint8_t *data, int32_t length, const ps_sim_ledger_t *ledger,
-                              int64_t number, int32_t host, uint8_t *scratch)
+bool ps_sim_is_estranged(const ps_sim_ledger_t *ledger, int32_t host)
 {
-    if ((ledger->estranged >> host & 1) == 0) {
-        return false;
-    }
-    ps_sim_write_content(scratch, length, ledger, number);
+    return (ledger->estranged >> host & 1) != 0;
+}
+
+bool ps_sim_is_forged_content(const uint8_t *data, const uint8_t *published, int32_t length)
+{
     bool same = true;
     for (int32_t i = 0; same && i < length; i++) {
-        same = data[i] == scratch[i] || data[i] == (scratch[i] ^ PS_SIM_FORGED_BITS);
+        same = data[i] == published[i] || data[i] == (published[i] ^ PS_SIM_FORGED_BITS);
     }
     return same;
 }

@@ -73,10 +73,17 @@ static bool is_message(ps_simworld_t *world, const ps_sim_publisher_t *app, int6
                        const uint8_t *data, int64_t length)
 {
     const ps_sim_ledger_t *source = &world->ledgers[world->ledgers[app->params.ledger].source];
-    return number < source->count && source->sizes[number] == length &&
-           (ps_sim_is_content(data, (int32_t)length, source, number) ||
-            ps_sim_is_forged_content(data, (int32_t)length, source, number, app->params.host,
-                                     world->expected));
+    if (number >= source->count || source->sizes[number] != length) {
+        return false;
+    }
+    if (ps_sim_is_content(data, (int32_t)length, source, number)) {
+        return true;
+    }
+    if (!ps_sim_is_estranged(source, app->params.host)) {
+        return false;
+    }
+    ps_sim_write_content(world->expected, (int32_t)length, source, number);
+    return ps_sim_is_forged_content(data, world->expected, (int32_t)length);
 }
 
 /* Keeps the content of the message that the ledger is about to note, if it is not the publisher's:

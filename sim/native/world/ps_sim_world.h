@@ -89,12 +89,12 @@ void ps_sim_write_content(uint8_t *out, int32_t length, const ps_sim_ledger_t *l
                           int64_t number);
 bool ps_sim_is_content(const uint8_t *data, int32_t length, const ps_sim_ledger_t *ledger,
                        int64_t number);
-/* Returns whether `data` is the content of message `number` of the ledger as a stranger on the
- * network may have changed it (ps_net_sim_forge.c). A reader on `host` can get such content only if
- * an image of this host has followed a stranger that spoke first. `scratch` has room for `length`
- * bytes. */
-bool ps_sim_is_forged_content(const uint8_t *data, int32_t length, const ps_sim_ledger_t *ledger,
-                              int64_t number, int32_t host, uint8_t *scratch);
+/* Returns whether an image of the host has followed a stranger that spoke first. Only then can a
+ * reader on this host get content that the stranger changed. */
+bool ps_sim_is_estranged(const ps_sim_ledger_t *ledger, int32_t host);
+/* Returns whether `data` is the content `published` as a stranger on the network may have changed
+ * it (ps_net_sim_forge.c). */
+bool ps_sim_is_forged_content(const uint8_t *data, const uint8_t *published, int32_t length);
 /* Returns the reserved value that message `number` of the ledger must have; 0: none. */
 int64_t ps_sim_reserved_value(const ps_sim_ledger_t *ledger, int64_t number);
 /* Makes room for one further message.  false: there is no memory. */
@@ -231,9 +231,10 @@ typedef struct ps_sim_world_observer {
     bool (*has_stamps)(const void *context);
     /* If a channel writes timestamps into messages, a delivered message differs from the published
      * message. This function changes the published content to the content that a subscriber on the
-     * host must receive. Returns NULL, or the text of an error. */
+     * host must receive. `estranged`: a stranger may have changed the message after it was sent.
+     * Returns NULL, or the text of an error. */
     const char *(*expected)(void *context, int32_t host, const ps_message_t *message,
-                            uint8_t *published);
+                            bool estranged, uint8_t *published);
     void (*free)(void *context);
 } ps_sim_world_observer_t;
 
