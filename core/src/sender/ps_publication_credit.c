@@ -151,16 +151,18 @@ static void store_ordinals(ps_publication_t *pub)
     }
 }
 
-/* Counts what is committed and not sent, so that publishers do not get credit for it. */
+/* Counts what is committed and not sent, so that publishers do not get credit for it. Dropped
+ * messages have spent no credit. */
 static int64_t unsent(const ps_publication_t *pub)
 {
     int64_t position = pub->sender_position;
+    int64_t dropped = 0;
     const int64_t messages =
         pub->endpoint == NULL
             ? 0
             : ps_credit_count(&pub->log, &position, ps_log_producer_position(&pub->log),
-                              PS_CREDIT_SCAN, NULL);
-    return messages > 0 ? messages : 0;
+                              PS_CREDIT_SCAN, &dropped);
+    return messages > dropped ? messages - dropped : 0;
 }
 
 /* Leases need the sender's barrier, or a sender that runs in the publisher's thread. */

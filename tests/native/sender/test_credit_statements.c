@@ -335,6 +335,60 @@ static void test_dropped_messages_count_as_spent(void)
     rig_close(rig);
 }
 
+static void hear(rig_t *rig, int32_t consumed, int32_t window, int64_t limit)
+{
+    const ps_sm_t sm = { .session_id = GOLDEN_SESSION,
+                         .stream_id = GOLDEN_STREAM,
+                         .term_id = GOLDEN_TERM,
+                         .term_offset = consumed,
+                         .window = window,
+                         .receiver_id = RECEIVER,
+                         .trailer = { .capabilities = PS_CAP_PENSTOCK | PS_CAP_CREDITS,
+                                      .credit_limit = limit,
+                                      .credit_messages = limit > 0 ? (uint32_t)limit : 0,
+                                      .credit_epoch = 7 } };
+    ps_publication_on_sm(rig->pub, &sm, consumed, &rig->peer, rig->now_ns);
+    rig_step(rig, MS);
+}
+
+/* When a receiver begins to grant, a dropped message may be stated in the log and not sent. It has
+ * spent no credit. The window has room for one message of the log at a time. */
+static void test_unsent_drops_have_spent_no_credit_when_credits_begin(void)
+{
+    enum { SPACE = 64, MESSAGES = 4, DROPPED = 3, PADDING = PS_FRAME_ALIGNMENT };
+    const rig_options_t few = { .kind = RIG_UNICAST,
+                                .policy = PS_POLICY_DROP_NEWEST,
+                                .window_bytes = MESSAGES * SPACE,
+                                .low_watermark_bytes = MESSAGES * SPACE };
+    rig_t *rig = rig_open(&few);
+    ps_client_t *client;
+    ps_pub_t *pub;
+    int64_t limit;
+    int64_t spent;
+    rig_step(rig, 0);
+    hear(rig, 0, SPACE, 0);
+    rig_open_publisher(rig, 100, 0, &client, &pub);
+    for (int32_t i = 0; i < MESSAGES + DROPPED; i++) {
+        CHECK_EQ(ps_pub_offer(pub, "message", 7, 0),
+                 i < MESSAGES ? (int64_t)(i + 1) * SPACE : PS_DROPPED);
+    }
+    hear(rig, SPACE, SPACE, 0);
+    CHECK_EQ(rig_tail(rig), MESSAGES * SPACE + PADDING);
+    CHECK_EQ(rig->pub->sent_ordinal, 2);
+    hear(rig, SPACE, SPACE, 2 * MESSAGES);
+    CHECK_EQ(rig->pub->sent_ordinal, 2);
+    CHECK_EQ(rig->pub->credits.epoch_ordinal, MESSAGES);
+    CHECK_EQ(ps_pub_credit_counts(pub, &limit, &spent), PS_OK);
+    CHECK(limit == 2 * MESSAGES && spent == MESSAGES);
+    hear(rig, SPACE, RIG_TERM / 2, 2 * MESSAGES);
+    CHECK_EQ(rig->pub->sent_ordinal, MESSAGES + DROPPED);
+    CHECK_EQ(ps_pub_credit_counts(pub, &limit, &spent), PS_OK);
+    CHECK(limit == 2 * MESSAGES && spent == MESSAGES + DROPPED);
+    ps_pub_close(pub);
+    ps_client_close(client);
+    rig_close(rig);
+}
+
 /* What waits in the log for the credits of a silent receiver leaves as soon as that is given up. */
 static void test_what_others_grant_leaves_when_a_silent_receiver_is_gone(int32_t flow_control,
                                                                          int64_t timeout_ns)
@@ -470,6 +524,7 @@ int main(void)
     test_the_last_of_several_receivers_lifts_no_limit();
     test_a_receiver_without_credits_lifts_the_limit_of_one_that_left();
     test_dropped_messages_count_as_spent();
+    test_unsent_drops_have_spent_no_credit_when_credits_begin();
     test_what_others_grant_leaves_when_a_silent_receiver_is_gone(PS_FC_MAX, 5 * S);
     test_what_others_grant_leaves_when_a_silent_receiver_is_gone(PS_FC_MIN, S);
     test_impossible_and_stale_statements_are_counted_and_ignored();
