@@ -104,6 +104,15 @@ class WireStatistics:
 
 
 @attrs.frozen(kw_only=True)
+class UnstoredStatistics:
+    """Counts the datagrams that receivers discarded for lack of storage, and the gaps that they
+    left. Their senders are under NAK-strength control."""
+
+    datagrams: int
+    ranges: int
+
+
+@attrs.frozen(kw_only=True)
 class PublisherStatistics:
     """Numbers of messages that an application has published."""
 
@@ -373,6 +382,11 @@ class SimWorld(NativeObject):
         """Return the names of the protocol's rules that the run has used."""
         met = int(self._lib.ps_simworld_rules(self._handle))
         return [name for bit, name in enumerate(RULES) if met >> bit & 1]
+
+    def unstored(self) -> UnstoredStatistics:
+        native = self._ffi.new("ps_sim_unstored_t *")
+        self._lib.ps_simworld_unstored(self._handle, native)
+        return _read(UnstoredStatistics, native)
 
     # ---- ledgers: what sessions carried ----
 

@@ -229,6 +229,10 @@ def _wire(world: World) -> Iterator[str]:
     # Under NAK-strength control many datagrams in a row may lie beyond it.
     over = sum(host.over_runs for host in world.hosts)
     allowed += over + _NAKS_PER_LOSS * min(over, _SINGLE_OVER_RUNS)
+    # Data without storage is dropped, too. Each range of it is one gap, which fills datagram by
+    # datagram. Only senders that keep to no window send such data.
+    unstored = world.native.unstored()
+    allowed += unstored.datagrams + _NAKS_PER_LOSS * unstored.ranges
     allowed += _forged_naks(world.scenario)
     if wire.naks > allowed:
         yield f"{wire.naks} NAKs for {harm} datagrams harmed"

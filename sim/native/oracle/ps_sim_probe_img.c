@@ -113,6 +113,22 @@ static bool has_memory(const ps_image_t *image, int64_t position, uint32_t lengt
     return written <= image->reserved_position && end <= released;
 }
 
+/* A sender under NAK-strength control does not keep to windows: another receiver may let it go
+ * beyond the storage of this one, whose conductor provides more in its next turn. */
+static void note_unstored(const ps_probe_t *probe, const ps_probe_image_t *model, int64_t position)
+{
+    ps_sim_unstored_t *unstored = &probe->world->unstored;
+    if (ps_image_under_nak(model->image)) {
+        unstored->datagrams++;
+        unstored->ranges += position == model->edge;
+    }
+}
+
+void ps_simworld_unstored(const ps_simworld_t *world, ps_sim_unstored_t *out)
+{
+    *out = world->unstored;
+}
+
 void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_data_t *data,
                          const ps_sim_packet_t *packet, int64_t now_ns)
 {
@@ -154,6 +170,7 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
     model->path_ns = now_ns;
     (void)is_furthest(model, end);
     if (!has_memory(image, position, packet->length, end)) {
+        note_unstored(probe, model, position);
         return;
     }
     if (ps_probe_path_data(model, packet, position, end, now_ns) && model->took < 64) {

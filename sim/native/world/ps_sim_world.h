@@ -244,6 +244,7 @@ struct ps_simworld {
     void *observer_context;
     uint64_t steps;
     uint64_t rules; /* Rules of the protocol that the run has used so far: bits of ps_sim_rule. */
+    ps_sim_unstored_t unstored;
     int64_t now_ns;
     ps_sim_slot_t slots[PS_SIM_MAX_HOSTS];
     ps_sim_publisher_t publishers[PS_SIM_MAX_APPS];

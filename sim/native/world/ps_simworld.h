@@ -96,6 +96,13 @@ typedef struct ps_sim_subscriber_params {
     int32_t pool;
 } ps_sim_subscriber_params_t;
 
+/* Datagrams of senders under NAK-strength control that receivers discarded for lack of storage. */
+typedef struct ps_sim_unstored {
+    uint64_t datagrams;
+    uint64_t ranges; /* Number of these datagrams that begin at the end of the received data. The
+                      * discarded datagrams that follow are part of the same gap. */
+} ps_sim_unstored_t;
+
 typedef struct ps_sim_publisher_stats {
     int64_t messages; /* accepted by this application */
     int64_t bytes;
@@ -248,5 +255,7 @@ const char *ps_simworld_violation(const ps_simworld_t *world, int32_t index);
 /* Returns a bit for each ps_sim_rule: the bit is set if the driver has used this rule in the run.
  * The probe must be active, because it records the rules. */
 uint64_t ps_simworld_rules(const ps_simworld_t *world);
+/* The probe must be active, because it counts the datagrams. */
+void ps_simworld_unstored(const ps_simworld_t *world, ps_sim_unstored_t *out);
 
 #endif
