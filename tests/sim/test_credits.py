@@ -23,16 +23,16 @@ def slow(medium: str = "unicast", size: int = 500) -> Scenario:
     )
 
 
-def idle_at_the_freeze() -> Scenario:
-    """An exclusive publisher that offers nothing while a withhold settles, and then goes on."""
-    scenario = withheld("unicast", number=100, exclusive=True)
+def idle_at_the_freeze(*, exclusive: bool = True) -> Scenario:
+    """A publisher that offers nothing while a withhold settles, and then goes on."""
+    scenario = withheld("unicast", number=300, exclusive=exclusive)
     (publisher,) = scenario.publishers
     idle = (WITHHELD[0] - 100 * MS_NS, WITHHELD[0] + 500 * MS_NS)
     return attrs.evolve(scenario, publishers=(attrs.evolve(publisher, pauses=(idle,)),))
 
 
 @pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
-@pytest.mark.parametrize("number", [1, 5, 100])
+@pytest.mark.parametrize("number", [1, 5, 300])
 @pytest.mark.parametrize(
     ("medium", "readers"),
     [("ipc", 1), ("ipc", 2), ("unicast", 1), ("multicast", 1), ("multicast", 3), ("tagged", 1),
@@ -47,8 +47,9 @@ def test_nothing_is_in_flight_while_credits_are_withheld(
     assert report.messages == COUNT if len(scenario.subscribers) == 1 else report.messages > COUNT
 
 
-def test_an_idle_publisher_loses_its_lease_at_the_freeze() -> None:
-    check(idle_at_the_freeze(), 1)
+@pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
+def test_an_idle_publisher_loses_its_lease_at_the_freeze(exclusive: bool) -> None:
+    check(idle_at_the_freeze(exclusive=exclusive), 1)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -120,8 +121,18 @@ WRONG = (
         idle_at_the_freeze(),
         Patch(
             file="ps_client_publication.c",
-            now="if (PS_UNLIKELY(!ps_lease_is_of(lease, word))) {",
-            old="if (PS_UNLIKELY(!ps_lease_is_of(lease, word) && lease == 0)) {",
+            now="if (PS_UNLIKELY(!ps_lease_is_of(lease, word))) {\n        ps_pub_end_spend",
+            old="if (PS_UNLIKELY(lease == 0)) {\n        ps_pub_end_spend",
+        ),
+        "",
+    ),
+    (
+        "a lease of a shared stream outlives its epoch",
+        idle_at_the_freeze(exclusive=False),
+        Patch(
+            file="ps_client_publication.c",
+            now="if (PS_UNLIKELY(!ps_lease_is_of(lease, word))) {\n        atomic_store",
+            old="if (PS_UNLIKELY(lease == 0)) {\n        atomic_store",
         ),
         "",
     ),

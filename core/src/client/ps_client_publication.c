@@ -476,18 +476,13 @@ static PS_NOINLINE int64_t ps_pub_offer_leased(ps_pub_t *pub, const void *data, 
     return position;
 }
 
-/* Publishes a message of a shared stream with one credit, if there is one and publishers are still
- * admitted by credits only. */
-static PS_NOINLINE int64_t ps_pub_offer_credited(ps_pub_t *pub, const void *data, size_t length,
-                                                 int64_t reserved_value)
+/* Publishes a message of a shared stream with one credit of the word, if there is one. */
+static PS_NOINLINE int64_t ps_pub_offer_spent(ps_pub_t *pub, const void *data, size_t length,
+                                              int64_t reserved_value)
 {
     ps_publication_slot_t *slot = pub->slot;
     int64_t position;
     uint32_t epoch = 0;
-    if (PS_UNLIKELY(atomic_load_explicit(&slot->metered, memory_order_acquire) !=
-                    (uint32_t)ps_pub_metered(pub))) {
-        return ps_pub_offer_long(pub, data, length, reserved_value);
-    }
     _Atomic uint64_t *place = ps_pub_spend_place(pub);
     /* Stored before the credit is taken, as in ps_pub_take. */
     atomic_store_explicit(place, ps_pub_spend_mark(pub, 1), memory_order_relaxed);
@@ -502,6 +497,55 @@ static PS_NOINLINE int64_t ps_pub_offer_credited(ps_pub_t *pub, const void *data
     } else {
         ps_spend_return_credits(&slot->spend, 1);
         atomic_store_explicit(place, 0, memory_order_release);
+        ps_pub_offered(pub, position);
+    }
+    return position;
+}
+
+static int64_t ps_pub_offer_credited(ps_pub_t *pub, const void *data, size_t length,
+                                     int64_t reserved_value);
+
+/* Fills the lease of a shared stream before the next message, if this thread may. */
+static PS_NOINLINE int64_t ps_pub_offer_unleased(ps_pub_t *pub, const void *data, size_t length,
+                                                 int64_t reserved_value)
+{
+    const uint64_t lease = atomic_load_explicit(&pub->slot->lease, memory_order_relaxed);
+    const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_relaxed);
+    const bool empty = !ps_pub_holds_lease(pub) || ps_leased(lease, word) == 0;
+    return empty && ps_pub_fill_lease(pub)
+               ? ps_pub_offer_credited(pub, data, length, reserved_value)
+               : ps_pub_offer_spent(pub, data, length, reserved_value);
+}
+
+/* Publishes a message of a shared stream with credits, if publishers are still admitted by credits
+ * only: with a credit of the lease, if this thread holds it. The steps are those of
+ * ps_pub_offer_leased. */
+static PS_NOINLINE int64_t ps_pub_offer_credited(ps_pub_t *pub, const void *data, size_t length,
+                                                 int64_t reserved_value)
+{
+    ps_publication_slot_t *slot = pub->slot;
+    int64_t position;
+    if (PS_UNLIKELY(atomic_load_explicit(&slot->metered, memory_order_acquire) !=
+                    (uint32_t)ps_pub_metered(pub))) {
+        return ps_pub_offer_long(pub, data, length, reserved_value);
+    }
+    const uint64_t lease = atomic_load_explicit(&slot->lease, memory_order_relaxed);
+    if (PS_UNLIKELY((uint32_t)lease - 1 >= PS_LEASE_MOST || !ps_pub_holds_lease(pub))) {
+        return ps_pub_offer_unleased(pub, data, length, reserved_value);
+    }
+    atomic_store_explicit(&slot->lease, lease - 1 + PS_LEASE_SPENDING, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    const uint64_t word = atomic_load_explicit(&slot->spend, memory_order_relaxed);
+    if (PS_UNLIKELY(!ps_lease_is_of(lease, word))) {
+        atomic_store_explicit(&slot->lease, 0, memory_order_release);
+        return ps_pub_offer_spent(pub, data, length, reserved_value);
+    }
+    if (PS_LIKELY(ps_pub_publish_frame(pub, data, false, (int32_t)length, reserved_value, false,
+                                       PS_ADMIT_CREDIT, &position))) {
+        atomic_store_explicit(&slot->lease, lease - 1, memory_order_release);
+        ps_pub_dirty(pub);
+    } else {
+        atomic_store_explicit(&slot->lease, lease, memory_order_release);
         ps_pub_offered(pub, position);
     }
     return position;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ps_client_internal.h"
+#include "ps_spend.h"
 #include "ps_thread_identity.h"
 
 struct ps_pub {
@@ -56,6 +57,10 @@ struct ps_pub {
      * ps_thread_identity. The lower 16 bits are the index of the thread's entry in the client
      * slot's array `spends`. */
     _Atomic uint64_t spender;
+    /* The thread that became the holder of a shared stream's lease through this handle; 0: none. A
+     * thread uses the lease only through the handle through which it became the holder. */
+    _Atomic uint64_t holder;
+    uint32_t handle; /* a number of this object */
 };
 
 /* Space that a publisher has reserved in the log for one or more frames. */
@@ -256,6 +261,18 @@ static inline _Atomic uint64_t *ps_pub_spend_place(ps_pub_t *pub)
                                : ps_pub_find_spend_place(pub, identity);
     return &pub->client->shared->clients[pub->client->slot].spends[place];
 }
+/* Returns true if the calling thread holds the lease of a shared stream, through this handle. */
+static inline bool ps_pub_holds_lease(const ps_pub_t *pub)
+{
+    const uint64_t holder = atomic_load_explicit(&pub->slot->lease_holder, memory_order_relaxed);
+    return holder != 0 && holder == atomic_load_explicit(&pub->holder, memory_order_relaxed) &&
+           ps_lease_is_held_by(holder, ps_thread_identity());
+}
+/* Fills the lease of a shared stream, and makes the calling thread its holder if there is none.
+ * Returns false if the thread must take each credit from the word. */
+bool ps_pub_fill_lease(ps_pub_t *pub);
+/* Returns the lease of a shared stream that was held through this handle. */
+void ps_pub_return_lease(ps_pub_t *pub);
 /* Returns the value that a thread stores in its entry of `spends` (ps_client_slot_t) before the
  * thread takes `credits` credits of this stream. */
 static inline uint64_t ps_pub_spend_mark(const ps_pub_t *pub, int64_t credits)

@@ -57,11 +57,79 @@ static int64_t take_ahead(ps_pub_t *pub)
     return 1;
 }
 
+static bool may_lease(const ps_pub_t *pub)
+{
+    return pub->client->barriers && (ps_pub_metered(pub) & PS_METERED_LEASES) != 0;
+}
+
+/* On a stream with a message rate or a depth in messages no thread holds the lease: ordinals that
+ * rest in a lease would delay the publishers that wait. */
+static bool may_hold(const ps_pub_t *pub, uint64_t own)
+{
+    const int32_t others = PS_METERED_RATE | PS_METERED_DEPTH;
+    return own != 0 && may_lease(pub) && (ps_pub_metered(pub) & others) == 0 &&
+           atomic_load_explicit(&pub->slot->id, memory_order_acquire) == pub->slot_id;
+}
+
+static bool become_holder(ps_pub_t *pub)
+{
+    _Atomic uint64_t *cell = &pub->slot->lease_holder;
+    const uint64_t own = ps_lease_holder_of(ps_thread_identity(), pub->handle, pub->client->slot);
+    uint64_t holder = atomic_load_explicit(cell, memory_order_relaxed);
+    if (holder != 0 || !may_hold(pub, own) ||
+        !atomic_compare_exchange_strong_explicit(cell, &holder, own, memory_order_acq_rel,
+                                                 memory_order_relaxed)) {
+        return false;
+    }
+    atomic_store_explicit(&pub->holder, own, memory_order_relaxed);
+    return true;
+}
+
+bool ps_pub_fill_lease(ps_pub_t *pub)
+{
+    ps_publication_slot_t *slot = pub->slot;
+    const int64_t wanted =
+        ps_lease_share(atomic_load_explicit(&slot->spend, memory_order_acquire),
+                       atomic_load_explicit(&slot->ordinal_limit, memory_order_acquire));
+    if (wanted < 2 || (!ps_pub_holds_lease(pub) && !become_holder(pub))) {
+        return false;
+    }
+    /* As in take(): the mark is there before the credits, and after the lease. */
+    _Atomic uint64_t *place = ps_pub_spend_place(pub);
+    uint32_t epoch = 0;
+    atomic_store_explicit(place, ps_pub_spend_mark(pub, wanted), memory_order_relaxed);
+    const int64_t taken = ps_spend_credits(&slot->spend, &slot->ordinal_limit, wanted, &epoch);
+    atomic_store_explicit(&slot->lease, taken > 0 ? ps_lease_of(epoch, taken) : 0,
+                          memory_order_release);
+    atomic_store_explicit(place, 0, memory_order_release);
+    return taken > 0;
+}
+
+void ps_pub_return_lease(ps_pub_t *pub)
+{
+    ps_publication_slot_t *slot = pub->slot;
+    const uint64_t own = atomic_load_explicit(&pub->holder, memory_order_relaxed);
+    if (own == 0 || ps_client_forked(pub->client) ||
+        atomic_load_explicit(&slot->id, memory_order_acquire) != pub->slot_id ||
+        atomic_load_explicit(&slot->lease_holder, memory_order_acquire) != own) {
+        return;
+    }
+    /* As in take_leased(): the sender's barrier orders the mark before the loads. */
+    _Atomic uint64_t *place = ps_pub_spend_place(pub);
+    atomic_store_explicit(place, ps_pub_spend_mark(pub, PS_LEASE_MOST), memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    const int64_t leased = ps_spend_leased(slot);
+    if (ps_lease_end(&slot->lease_holder, &slot->lease, own) && leased > 0) {
+        ps_spend_return_credits(&slot->spend, leased);
+        ps_client_request_to_check(pub->client, pub->slot_index);
+    }
+    atomic_store_explicit(place, 0, memory_order_release);
+}
+
 static int64_t take_credits(ps_pub_t *pub, int64_t wanted)
 {
-    const bool leases =
-        pub->exclusive && pub->client->barriers && (ps_pub_metered(pub) & PS_METERED_LEASES) != 0;
-    const int64_t leased = leases ? take_leased(pub, wanted) : 0;
+    const bool leases = pub->exclusive && may_lease(pub);
+    const int64_t leased = leases || ps_pub_holds_lease(pub) ? take_leased(pub, wanted) : 0;
     uint32_t epoch = 0;
     if (leased > 0) {
         return leased;
@@ -190,7 +258,8 @@ int64_t ps_pub_credits(const ps_pub_t *pub)
     if ((metered & PS_METERED_CREDITS) == 0) {
         return INT64_MAX;
     }
-    const int64_t leased = ps_spend_leased(pub->slot);
+    const int64_t leased =
+        pub->exclusive || ps_pub_holds_lease(pub) ? ps_spend_leased(pub->slot) : 0;
     const uint64_t word = atomic_load_explicit(&pub->slot->spend, memory_order_acquire);
     return leased + ps_spend_room(word, atomic_load_explicit(&pub->slot->ordinal_limit,
                                                              memory_order_acquire));

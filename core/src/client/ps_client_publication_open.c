@@ -66,6 +66,9 @@ static int ps_pub_resume(ps_pub_t *pub, const char *path)
     return PS_OK;
 }
 
+/* Publication objects have numbers in turn. */
+static _Atomic uint32_t next_handle;
+
 int ps_pub_open(ps_client_t *client, const ps_pub_params_t *params, ps_pub_t **out)
 {
     *out = NULL;
@@ -92,6 +95,7 @@ int ps_pub_open(ps_client_t *client, const ps_pub_params_t *params, ps_pub_t **o
         /* Clients that share a publication have registrations of their own. */
         pub->slot_id = atomic_load_explicit(&pub->slot->id, memory_order_acquire);
         pub->exclusive = params->exclusive != 0;
+        pub->handle = atomic_fetch_add_explicit(&next_handle, 1, memory_order_relaxed);
         pub->policy = policy_of(pub);
         atomic_init(&pub->single_max, pub->policy != 0 ? -1 : pub->max_payload);
         (void)ps_pub_follow_metering(pub);
@@ -111,6 +115,7 @@ int ps_pub_open(ps_client_t *client, const ps_pub_params_t *params, ps_pub_t **o
 void ps_pub_close(ps_pub_t *pub)
 {
     if (pub != NULL) {
+        ps_pub_return_lease(pub);
         ps_log_unmap(&pub->log);
         free(pub);
     }

@@ -132,8 +132,8 @@ typedef struct ps_client_slot {
 } ps_client_slot_t;
 
 /* Flags for the limits that publishers of a stream must obey. The value 0 means that only the
- * publisher limit applies. PS_METERED_LEASES: an exclusive publisher may take several credits in
- * advance (ps_spend.h). PS_METERED_DEPTH: the stream also limits the number of unsent messages; if
+ * publisher limit applies. PS_METERED_LEASES: a publisher may take several credits in advance
+ * (ps_spend.h). PS_METERED_DEPTH: the stream also limits the number of unsent messages; if
  * this limit refuses an offer, the offer returns BACK_PRESSURED. */
 enum ps_metered {
     PS_METERED_RATE = 1,
@@ -196,9 +196,13 @@ typedef struct ps_publication_slot {
     /* line: publishers */
     alignas(PS_LINE) _Atomic int64_t published_ordinal;
     _Atomic uint64_t spend; /* ps_spend.h; used by metered streams */
-    /* Written by the exclusive publisher of a stream with credits: the credits that the publisher
-     * took in advance (ps_spend.h). */
+    /* Written by the exclusive publisher of a stream with credits, or by the holder of the lease:
+     * the credits that the publisher took in advance (ps_spend.h). */
     _Atomic uint64_t lease;
+    /* On a shared stream: the thread that may take credits in advance, and its client; 0: none. A
+     * thread names itself by a compare-and-swap. The sender removes a holder whose client has no
+     * publication of the stream any more. */
+    _Atomic uint64_t lease_holder;
     /* lines: sender */
     alignas(PS_LINE) _Atomic int64_t sent_ordinal;
     _Atomic int64_t credit_limit;   /* Message ordinal up to which the receivers have granted

@@ -13,8 +13,8 @@
  * (docs/decisions/0240): when the sender lowers the limit, the sender begins a new epoch. While the
  * flag `revoked` is set, no publisher can take an ordinal.
  *
- * An exclusive publisher takes up to PS_LEASE_MOST credits at once. The unused credits of an
- * exclusive publisher are its lease:
+ * An exclusive publisher takes up to PS_LEASE_MOST credits at once. Its unused credits are the lease
+ * of the stream:
  *
  *   63 .. 32 | 31       | 30 .. 0
  *   epoch    | spending | number of credits
@@ -23,7 +23,11 @@
  * the publisher first stores the lease without this credit and with the flag `spending`, then reads
  * the epoch. It stores the lease without the flag after it has committed the message. The sender
  * begins an epoch, makes all publishers execute a memory barrier, then reads the lease. If the flag
- * is not set then, the publisher can no longer use a lease of an older epoch. */
+ * is not set then, the publisher can no longer use a lease of an older epoch.
+ *
+ * On a shared stream, one thread holds the lease (ps_publication_slot_t.lease_holder); the others
+ * take each credit from the word (docs/decisions/0670). The holder takes at most one of
+ * PS_LEASE_SHARE credits that are left, so that few credits lie unused at a thread that rests. */
 #ifndef PS_SPEND_H
 #define PS_SPEND_H
 
@@ -31,7 +35,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024, PS_LEASE_MOST = 64 };
+enum { PS_SPENT_BITS = 48, PS_SPEND_TRIES = 1024, PS_LEASE_MOST = 64, PS_LEASE_SHARE = 64 };
 #define PS_SPENT_MASK     ((UINT64_C(1) << PS_SPENT_BITS) - 1)
 #define PS_SPEND_REVOKED  (UINT64_C(1) << 63)
 #define PS_LEASE_SPENDING (UINT64_C(1) << 31)
@@ -85,6 +89,58 @@ static inline int64_t ps_lease_rest(uint64_t lease, uint64_t word)
 static inline bool ps_lease_is_of(uint64_t lease, uint64_t word)
 {
     return lease >> 32 == word >> PS_SPENT_BITS;
+}
+
+/* Returns the number of credits that the holder of a shared stream's lease takes at once. */
+static inline int64_t ps_lease_share(uint64_t word, int64_t limit)
+{
+    const int64_t share = ps_spend_room(word, limit) / PS_LEASE_SHARE;
+    return share < PS_LEASE_MOST ? share : PS_LEASE_MOST;
+}
+
+/* A word that names the holder of a lease:
+ *
+ *   63 .. 20        | 19 .. 16 | 15 .. 0
+ *   thread identity | handle   | client slot + 1
+ *
+ * The low four bits of a thread's identity (ps_thread_identity) are 0. In their place is a number
+ * of the publication object, so that a thread does not take one of its objects for another. */
+#define PS_LEASE_HANDLES UINT64_C(15)
+/* While a client or the sender ends a lease, it has no holder. */
+#define PS_LEASE_ENDING (UINT64_C(1) << 63)
+
+/* Returns the word; 0: the thread cannot hold a lease. */
+static inline uint64_t ps_lease_holder_of(uint64_t identity, uint32_t handle, int32_t client_slot)
+{
+    const bool fits = identity != 0 && (identity & PS_LEASE_HANDLES) == 0 && identity >> 47 == 0 &&
+                      client_slot < UINT16_MAX;
+    return fits ? (identity | (handle & PS_LEASE_HANDLES)) << 16 | (uint64_t)(client_slot + 1) : 0;
+}
+
+/* Returns true if the thread is the holder. */
+static inline bool ps_lease_is_held_by(uint64_t holder, uint64_t identity)
+{
+    return (holder >> 16 & ~PS_LEASE_HANDLES) == identity;
+}
+
+/* Returns the client slot of a holder; -1: none. */
+static inline int32_t ps_lease_holder_client(uint64_t holder)
+{
+    return (int32_t)(holder & UINT16_MAX) - 1;
+}
+
+/* Ends a lease, unless it has got another holder. The credits are neither used nor returned: the
+ * caller returns them, or the sender finds them. */
+static inline bool ps_lease_end(_Atomic uint64_t *cell, _Atomic uint64_t *lease, uint64_t holder)
+{
+    uint64_t expected = holder;
+    if (!atomic_compare_exchange_strong_explicit(cell, &expected, PS_LEASE_ENDING,
+                                                 memory_order_acq_rel, memory_order_relaxed)) {
+        return false;
+    }
+    atomic_store_explicit(lease, 0, memory_order_relaxed);
+    atomic_store_explicit(cell, 0, memory_order_release);
+    return true;
 }
 
 static inline uint64_t ps_spend_moved(uint64_t word, int64_t by)

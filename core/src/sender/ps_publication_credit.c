@@ -40,10 +40,14 @@ static void check_later(ps_publication_t *pub, int64_t now_ns)
 
 /* ---- base ------------------------------------------------------------------------------------ */
 
-/* Returns true if the exclusive publisher is just using a credit of its lease. */
-static bool is_spending(const ps_publication_slot_t *slot)
+/* Returns true if the exclusive publisher, or this client as the holder of the lease, is just using
+ * a credit of the lease. */
+static bool is_spending(const ps_publication_t *pub, int32_t client)
 {
-    return (atomic_load_explicit(&slot->lease, memory_order_acquire) & PS_LEASE_SPENDING) != 0;
+    const ps_publication_slot_t *slot = pub->slot;
+    return (atomic_load_explicit(&slot->lease, memory_order_acquire) & PS_LEASE_SPENDING) != 0 &&
+           (pub->params.exclusive || ps_lease_holder_client(atomic_load_explicit(
+                                         &slot->lease_holder, memory_order_relaxed)) == client);
 }
 
 /* Returns true if a client is just taking credits of the stream. */
@@ -56,7 +60,7 @@ static bool is_marked(const ps_publication_t *pub)
         if (atomic_load_explicit(&client->id, memory_order_acquire) == 0) {
             continue;
         }
-        if (pub->params.exclusive && is_spending(pub->slot)) {
+        if (is_spending(pub, pub->clients[i])) {
             return true;
         }
         for (int32_t j = 0; j < PS_CLIENT_SPENDS; j++) {
@@ -105,16 +109,57 @@ int64_t ps_publication_credit_taken(const ps_publication_t *pub)
            dropped_of(pub);
 }
 
+/* Returns true if the client is dead. */
+static bool is_dead(const ps_publication_t *pub, int32_t client)
+{
+    const ps_shared_t *shared = pub->context->params.shared;
+    return client >= shared->n_clients ||
+           atomic_load_explicit(&shared->clients[client].id, memory_order_acquire) == 0;
+}
+
+/* Ends the lease of a holder that is dead. Its credits are found when the stream is quiet. */
+static void end_left(ps_publication_t *pub)
+{
+    ps_publication_slot_t *slot = pub->slot;
+    const uint64_t holder = atomic_load_explicit(&slot->lease_holder, memory_order_acquire);
+    const int32_t client = ps_lease_holder_client(holder);
+    if (client >= 0 && is_dead(pub, client)) {
+        (void)ps_lease_end(&slot->lease_holder, &slot->lease, holder);
+    }
+}
+
+void ps_publication_credit_client_gone(ps_publication_t *pub)
+{
+    ps_publication_slot_t *slot = pub->slot;
+    const uint64_t holder = atomic_load_explicit(&slot->lease_holder, memory_order_acquire);
+    const int32_t client = ps_lease_holder_client(holder);
+    bool gone = client >= 0;
+    for (int32_t i = 0; i < pub->client_count; i++) {
+        gone = gone && pub->clients[i] != client;
+    }
+    /* If it still lives and is just offering, it returns the lease when it closes. */
+    if (gone && (is_dead(pub, client) || !is_spending(pub, client))) {
+        (void)ps_lease_end(&slot->lease_holder, &slot->lease, holder);
+    }
+}
+
 /* Fits the base to what the log holds. Returns true if a freeze has to settle and nothing is in
  * progress. */
 static bool reconcile(ps_publication_t *pub)
 {
     ps_publication_credits_t *credits = &pub->credits;
     /* The lease before the word, and before the marks: ps_spend.h. */
+    if (!pub->params.exclusive) {
+        end_left(pub);
+    }
     const uint64_t lease = atomic_load_explicit(&pub->slot->lease, memory_order_acquire);
     const uint64_t word = word_of(pub);
     const int64_t sent = ps_publication_credit_counted(pub).ordinal - dropped_of(pub);
-    credits->spent = ps_spent_near(word, credits->spent);
+    const int64_t spent = ps_spent_near(word, credits->spent);
+    if (spent < credits->spent) {
+        pub->limit_raised = true; /* some have returned */
+    }
+    credits->spent = spent;
     credits->leased = ps_leased(lease, word);
     const int64_t used = credits->spent - credits->leased;
     const int64_t ahead = used - credits->base - sent;
@@ -148,6 +193,9 @@ static void store_ordinals(ps_publication_t *pub)
     if (ordinals != before && (!rated || ordinals < before)) {
         /* Release: as the publisher limit. */
         atomic_store_explicit(&pub->slot->ordinal_limit, ordinals, memory_order_release);
+        if (ordinals > before) {
+            pub->limit_raised = true;
+        }
     }
 }
 
@@ -217,10 +265,13 @@ static void turn_off(ps_publication_t *pub)
     ps_publication_credits_t *credits = &pub->credits;
     bool done = true;
     (void)reconcile(pub);
-    if (credits->revoked || pub->params.exclusive) {
+    if (credits->revoked || pub->params.exclusive ||
+        atomic_load_explicit(&pub->slot->lease_holder, memory_order_acquire) != 0) {
         const int64_t base = credits->base;
         const uint64_t word = ps_spend_begin(&pub->slot->spend, false, &done);
-        end_lease(pub, word);
+        if (done) {
+            end_lease(pub, word);
+        }
         credits->spent_on += credits->base - base;
     }
     if (!done) {
@@ -281,8 +332,10 @@ static bool apply(ps_publication_t *pub, int64_t limit, bool frozen, int64_t now
     credits->send_limit = limit > credits->send_limit ? limit : credits->send_limit;
     store_ordinals(pub);
     atomic_store_explicit(&pub->slot->credit_limit, limit, memory_order_relaxed);
+    /* The lease of a shared stream is not for those who wait. */
+    const int64_t kept = pub->params.exclusive ? credits->leased : 0;
     credits->binds =
-        credits->revoked || credits->spent - credits->leased >= ps_publication_credit_ordinals(pub);
+        credits->revoked || credits->spent - kept >= ps_publication_credit_ordinals(pub);
     return true;
 }
 

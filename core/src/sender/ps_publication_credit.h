@@ -16,6 +16,8 @@ static inline ps_counted_t ps_publication_credit_counted(const ps_publication_t 
 
 /* Returns the number of messages whose credits publishers have taken. */
 int64_t ps_publication_credit_taken(const ps_publication_t *pub);
+/* Call this function after a client has left the stream: a lease of this client ends. */
+void ps_publication_credit_client_gone(ps_publication_t *pub);
 /* On a network channel, the sender counts messages as it sends them. On IPC nothing is sent, so
  * this function counts the messages in the log. Returns true if messages remain to be counted. */
 bool ps_publication_credit_count_log(ps_publication_t *pub);

@@ -3,6 +3,7 @@
  * ps_sender_commands.c: executes the conductor's commands: adds, changes and removes endpoints and
  * publications. */
 #include "ps_policy.h"
+#include "ps_publication_credit.h"
 #include "ps_sender.h"
 #include "ps_assert.h"
 
@@ -128,6 +129,7 @@ static void remove_client(ps_publication_t *pub, int32_t client_slot)
     for (int32_t i = 0; i < pub->client_count; i++) {
         if (pub->clients[i] == client_slot) {
             pub->clients[i] = pub->clients[--pub->client_count];
+            ps_publication_credit_client_gone(pub);
             return;
         }
     }

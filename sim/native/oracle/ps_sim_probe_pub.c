@@ -221,7 +221,9 @@ static bool has_no_credit(const ps_publication_t *pub)
     const bool others = pub->params.rate_messages_per_s > 0 || pub->params.depth_messages > 0;
     const int64_t limit =
         others ? ps_publication_credit_ordinals(pub) : load(&pub->slot->ordinal_limit);
-    return pub->credits.on && ps_spend_leased(pub->slot) == 0 && ps_spend_room(word, limit) == 0;
+    /* The lease of a shared stream is for one publisher. */
+    const int64_t leased = pub->params.exclusive ? ps_spend_leased(pub->slot) : 0;
+    return pub->credits.on && leased == 0 && ps_spend_room(word, limit) == 0;
 }
 
 /* Whether this cause can be what holds producers, by what the probe knows. */

@@ -16,7 +16,16 @@
 #include "ps_random.h"
 #include "sender_rig.h"
 
-enum { NUMBER = 8, RECEIVER = 5, VICTIM = 100, SURVIVOR = 101, STOPS = 3, STEPS_MOST = 200000 };
+/* With MANY credits, a thread of a shared stream leases some. */
+enum {
+    NUMBER = 8,
+    MANY = 256,
+    RECEIVER = 5,
+    VICTIM = 100,
+    SURVIVOR = 101,
+    STOPS = 3,
+    STEPS_MOST = 200000
+};
 
 typedef void operation_t(ps_pub_t *);
 
@@ -99,7 +108,8 @@ typedef struct scene {
     const operation_row_t *operation;
     int32_t ending;
     bool exclusive;
-    bool warm; /* the victim has offered before */
+    bool warm;      /* the victim has offered before */
+    int64_t number; /* credits */
     rig_t *rig;
     ps_client_t *client; /* of the survivor */
     ps_pub_t *survivor;
@@ -111,8 +121,9 @@ typedef struct scene {
 
 static void fail(const scene_t *scene, const char *what, int64_t is, int64_t expected)
 {
-    fprintf(stderr, "%s%s, %s, stopped at instruction %lld, %s: %s is %lld, expected %lld\n",
-            scene->exclusive ? "exclusive: " : "", scene->operation->name,
+    fprintf(stderr,
+            "%s%s, %lld credits, %s, stopped at instruction %lld, %s: %s is %lld, expected %lld\n",
+            scene->exclusive ? "exclusive: " : "", scene->operation->name, (long long)scene->number,
             scene->warm ? "after others" : "the first", (long long)scene->steps,
             scene->ending == DIES ? "dies" : "continues", what, (long long)is, (long long)expected);
     exit(1);
@@ -152,8 +163,8 @@ static void say(const scene_t *scene)
                                        PS_CAP_PENSTOCK | PS_CAP_ORDINALS | PS_CAP_CREDITS,
                                    .ordinal = -1,
                                    .credit_limit = scene->limit,
-                                   .released_ordinal = scene->limit - NUMBER,
-                                   .credit_messages = NUMBER,
+                                   .released_ordinal = scene->limit - scene->number,
+                                   .credit_messages = scene->number,
                                    .credit_epoch = 7 };
     const ps_sm_t sm = { .session_id = GOLDEN_SESSION,
                          .stream_id = GOLDEN_STREAM,
@@ -169,7 +180,7 @@ static void say(const scene_t *scene)
 /* The receiver has released everything that was sent. */
 static void state(scene_t *scene)
 {
-    scene->limit = atomic_load(&scene->rig->slot->sent_ordinal) + NUMBER;
+    scene->limit = atomic_load(&scene->rig->slot->sent_ordinal) + scene->number;
     say(scene);
 }
 
@@ -312,10 +323,10 @@ static void check_all_are_there(scene_t *scene)
         for (int32_t i = 0; code > 0 || code == PS_ADMIN_ACTION; i++) {
             code = ps_pub_offer(scene->survivor, bytes, 8, 0);
             accepted += code > 0;
-            CHECK(i < 4 * NUMBER);
+            CHECK(i < 4 * scene->number);
         }
-        if (accepted != NUMBER || code != PS_NO_CREDIT) {
-            fail(scene, "the number of accepted messages", accepted, NUMBER);
+        if (accepted != scene->number || code != PS_NO_CREDIT) {
+            fail(scene, "the number of accepted messages", accepted, scene->number);
         }
         rig_step(scene->rig, MS);
         check_bound(scene);
@@ -400,11 +411,12 @@ int main(void)
     ps_random_seed(&random, seed != NULL ? strtoull(seed, NULL, 16) : 1);
     int64_t stops = 0;
     for (size_t i = 0; i < sizeof OPERATIONS / sizeof OPERATIONS[0]; i++) {
-        for (int32_t variant = 0; variant < 4 * ENDINGS; variant++) {
+        for (int32_t variant = 0; variant < 8 * ENDINGS; variant++) {
             scene_t scene = { .operation = &OPERATIONS[i],
                               .ending = variant & 1,
                               .exclusive = (variant & 2) != 0,
-                              .warm = (variant & 4) != 0 };
+                              .warm = (variant & 4) != 0,
+                              .number = (variant & 8) != 0 ? MANY : NUMBER };
             stops += take_stops(&scene, all, &random);
         }
     }
