@@ -65,6 +65,37 @@ static bool is_whole(const ps_sim_reader_t *reader)
     return reader->stats.first == 0 && !reader->may_jump && reader->stats.gaps == 0;
 }
 
+/* An image that its receiver has made since the reader's image ended, and that joined beyond
+ * messages which the reader has not read. It grants from where it joined on, also before its
+ * application knows of it. */
+static bool joins_again(const ps_simworld_t *world, const ps_sim_subscriber_t *subscriber,
+                        const ps_sim_reader_t *reader)
+{
+    const ps_driver_t *driver = world->slots[subscriber->params.host].driver;
+    const ps_sim_ledger_t *of = &world->ledgers[reader->ledger];
+    const int64_t next = reader->stats.next;
+    if (driver == NULL || reader->receiver_id == 0 || next >= of->count) {
+        return false;
+    }
+    for (int32_t i = 0; i < driver->receiver->n_images; i++) {
+        const ps_image_t *image = driver->receiver->images[i];
+        if (image->params.session_id == of->session_id &&
+            image->params.stream_id == of->stream_id && image->endpoint != NULL &&
+            image->endpoint->params.receiver_id == reader->receiver_id &&
+            image->join_position >= of->ends[next]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A reader that joined later, or joins again, finds what others had granted. */
+static bool is_bound(const ps_simworld_t *world, const ps_sim_subscriber_t *subscriber,
+                     const ps_sim_reader_t *reader)
+{
+    return is_whole(reader) && !reader->unpaid && !joins_again(world, subscriber, reader);
+}
+
 /* ---- members ------------------------------------------------------------------------------- */
 
 /* Notes which receiver states the credits of a reader. */
@@ -171,7 +202,7 @@ static void check_pool(ps_simworld_t *world, const ps_sim_subscriber_t *member)
         for (int32_t j = 0; j < subscriber->reader_count; j++) {
             const ps_sim_reader_t *reader = &subscriber->readers[j];
             const ps_sim_ledger_t *of = &world->ledgers[reader->ledger];
-            if (is_whole(reader) && !reader->unpaid && is_pooled(world, subscriber, of)) {
+            if (is_bound(world, subscriber, reader) && is_pooled(world, subscriber, of)) {
                 outstanding += of->count - reader->released;
             }
         }
@@ -235,8 +266,7 @@ void ps_sim_credit_check(ps_probe_t *probe, const ps_sim_publisher_t *publisher)
         }
         for (int32_t j = 0; j < subscriber->reader_count; j++) {
             const ps_sim_reader_t *reader = &subscriber->readers[j];
-            /* A reader that joined later, or joins again, finds what others had granted. */
-            if (reader->ledger != ledger || !is_whole(reader) || reader->unpaid ||
+            if (reader->ledger != ledger || !is_bound(world, subscriber, reader) ||
                 (model != NULL && reader->receiver_id != 0 &&
                  is_silent(model, reader->receiver_id, world->now_ns))) {
                 continue;
