@@ -13,8 +13,8 @@
  * (docs/decisions/0240): when the sender lowers the limit, the sender begins a new epoch. While the
  * flag `revoked` is set, no publisher can take an ordinal.
  *
- * An exclusive publisher takes up to PS_LEASE_MOST credits at once. Its unused credits are the lease
- * of the stream:
+ * An exclusive publisher takes up to PS_LEASE_MOST credits at once. Its unused credits are the
+ * lease of the stream:
  *
  *   63 .. 32 | 31       | 30 .. 0
  *   epoch    | spending | number of credits
