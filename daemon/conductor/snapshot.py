@@ -145,6 +145,7 @@ class ImageSnapshot:
     subscribers: tuple[LinkSnapshot, ...]
     state: ImageState
     released: bool  # the receiver has released it: only slow subscribers read the file
+    rejection: str | None               # reason for which an application rejected it
     lost_bytes: int
     late_limits: int                    # number of late answers of a Python congestion control
     rcvbuf_bytes: int                   # receive buffer of its socket, as SO_RCVBUF counts
@@ -159,7 +160,8 @@ class ImageSnapshot:
             stream_id=image.stream_id, session_id=image.session_id, source=image.source,
             slot=image.slot, strategy=strategy_name(state, image),
             subscribers=tuple(map(LinkSnapshot.of, image.subscribers.values())),
-            state=image.state, released=image.released, lost_bytes=image.lost_bytes,
+            state=image.state, released=image.released, rejection=image.rejection,
+            lost_bytes=image.lost_bytes,
             late_limits=image.late_limits, rcvbuf_bytes=image.endpoint.buffer_bytes,
             rcvbuf_wanted_bytes=wanted_bytes(image.params.window_bytes),
             relay_path=image.relay_path,

@@ -129,6 +129,8 @@ def relay_faults(world: World) -> Iterator[str]:
     for relay in world.relays:
         if relay.fault:
             yield f"relay {relay.number} ended: {relay.fault}"
+        for session_id in sorted(relay.forgotten):
+            yield f"a daemon forgot that relay {relay.number} has rejected session {session_id}"
         if relay.script.circle != bool(relay.loop):
             yield (
                 f"relay {relay.number} {'leads' if relay.script.circle else 'does not lead'} back "

@@ -105,6 +105,10 @@ class _SimRelay(Relay):
             timeout_s=1.0, reattach_timeout_s=1.0,
         )
 
+    def refused(self) -> list[Image]:
+        """The images that it has rejected and that have not ended."""
+        return self._rejected
+
     def _connect(self, directory: Path, timeout_s: float, reattach_s: float) -> RelayPort:
         if not self._files.plain["client"]:
             self._files.plain["relay_id"] = self._app.new_id()
@@ -194,6 +198,7 @@ class RelayApp:
         self.ledgers: list[int] = []    # one for each session that it published
         self.loop = ""                  # reason for which it ended: relays form a circle
         self.fault = ""                 # other error that ended it
+        self.forgotten: set[int] = set()        # sessions whose rejection a daemon has forgotten
         self.refused = 0                # sessions of its source that it refused
         self.deaths = 0
         #: Sessions of its target that ended without a notice, because its host died.
@@ -299,6 +304,7 @@ class RelayApp:
         if self._relay is None or not self._runs or not (woken or late):
             return
         self._ticket = None
+        self._note_forgotten(self._relay)
         try:
             moved = self._turn(self._relay)
         except _Killed:
@@ -316,6 +322,14 @@ class RelayApp:
             pause_ns = max(self.script.interval_ns, _TURN_NS) if moved else _SLICE_NS
             self._due_ns = self._host.now_ns + pause_ns
         self.native.touch(self._host.index)
+
+    def _note_forgotten(self, relay: _SimRelay) -> None:
+        refused = {image.correlation_id: image.session_id for image in relay.refused()}
+        if refused and self._host.running:
+            self.forgotten |= {
+                refused[image.id] for image in self._host.conductor.snapshot().images
+                if image.id in refused and image.rejection is None
+            }
 
     def _turn(self, relay: _SimRelay) -> bool:
         """As :meth:`Relay.run`: the relay waits if two turns in a row find nothing. Its log is off,
