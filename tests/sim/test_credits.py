@@ -32,7 +32,7 @@ def idle_at_the_freeze(*, exclusive: bool = True) -> Scenario:
 
 
 @pytest.mark.parametrize("exclusive", [False, True], ids=["shared", "exclusive"])
-@pytest.mark.parametrize("number", [1, 5, 300])
+@pytest.mark.parametrize("number", [1, 5, 100, 300])
 @pytest.mark.parametrize(
     ("medium", "readers"),
     [("ipc", 1), ("ipc", 2), ("unicast", 1), ("multicast", 1), ("multicast", 3), ("tagged", 1),
