@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import socket
 import sys
@@ -142,9 +143,10 @@ class Jobs:
         self, *, query: str, source: dict[str, str], folder: str, checkpoint: str
     ) -> dict[str, Any]:
         """A file for each batch, with all that is known of its rows; a batch that comes again has
-        to be the same. If the folder has a file ``hold``, the sink keeps the next batch after it
-        was saved, and names it in a file ``held``: Spark has not committed it yet. The sink goes on
-        when ``hold`` is gone; if there is a file ``fail``, it fails."""
+        to be the same. If the folder has a file ``hold`` with a number, the sink keeps the
+        first batch with which that many rows are saved, and names it in a file ``held``: Spark has
+        not committed it yet. The sink goes on when ``hold`` is gone or has a higher number; if
+        there is a file ``fail``, it fails."""
         target = Path(folder)
         target.mkdir(exist_ok=True)
 
@@ -161,9 +163,10 @@ class Jobs:
             np.save(fresh, rows)
             os.replace(fresh, path)
             say("kept", batch=batch, rows=len(rows))
-            if rows.size and (target / "hold").exists():
+            saved = rows_of(target)
+            if rows.size and held_from(target) <= saved:
                 (target / "held").write_text(str(batch))
-                while (target / "hold").exists():
+                while held_from(target) <= saved:
                     time.sleep(0.01)
                 if (target / "fail").exists():
                     (target / "fail").unlink()
@@ -273,6 +276,19 @@ def with_time(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             pa.binary(RELAYED.itemsize), len(joined), [None, pa.py_buffer(joined.tobytes())]
         )
         yield pa.RecordBatch.from_arrays([values.cast(pa.binary())], names=["value"])
+
+
+def rows_of(folder: Path) -> int:
+    """The rows of all batches that are saved."""
+    return sum(len(np.load(path, mmap_mode="r")) for path in folder.glob("[0-9]*.npy"))
+
+
+def held_from(folder: Path) -> float:
+    """The number of saved rows from which on the sink keeps a batch; infinite: it keeps none."""
+    try:
+        return int((folder / "hold").read_text())
+    except FileNotFoundError:
+        return math.inf
 
 
 def kept(table: Any) -> Any:
