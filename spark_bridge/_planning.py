@@ -5,6 +5,7 @@ last known state of the daemons, and the planned offset.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -65,6 +66,8 @@ class Planning:
         self._subscription = Subscription(options)
         retry_s = options.retry_ns / 1e9
         self._freeze = Checkpoints(self._subscription, retry_s) if options.withhold else None
+        if self._freeze is not None:    # SIGTERM can end the process just before it calls stop
+            atexit.register(self._let_publishers_continue)
         self._splitting = Splitting(self._subscription)
         self._commits = Commits(
             lambda want, at, most: self._subscription.find(want, at, most, RESERVED_VALUE),
@@ -479,10 +482,14 @@ class Planning:
         })
 
     def stop(self) -> None:
+        self._let_publishers_continue()
+        atexit.unregister(self._let_publishers_continue)
+        self._subscription.stop()
+
+    def _let_publishers_continue(self) -> None:
         if self._freeze is not None:
             with contextlib.suppress(PenstockError):
                 self._freeze.end()
-        self._subscription.stop()
 
     # ---- looking ---------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import contextlib
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -169,9 +170,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan().acknowledge(Offset.from_plain(end))
 
     def stop(self) -> None:
-        if self._planning is not None:
-            self._planning.stop()
-            self._planning = None
+        with _undisturbed():
+            if self._planning is not None:
+                self._planning.stop()
+                self._planning = None
 
     # These methods run in the executors.
 
@@ -230,11 +232,38 @@ def _bytes(limit: ReadLimit) -> int | None:
 
 
 def _stop_on_sigterm() -> None:
-    """Turn SIGTERM, which ``query.stop()`` sends, into an exception, so that the runner calls
-    ``stop``."""
+    """Turn the first SIGTERM into an exception, so that the runner calls ``stop``.
+    ``query.stop()`` sends SIGTERM twice, the second a few milliseconds after the first: it would
+    end ``stop`` before the publishers continue."""
     with contextlib.suppress(ValueError):        # not in the main thread: in a test
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            signal.signal(signal.SIGTERM, _exit_once)
+
+
+def _exit_once(*_: object) -> None:
+    signal.signal(signal.SIGTERM, _disregard)
+    sys.exit(0)
+
+
+def _disregard(*_: object) -> None:
+    """SIG_IGN would make Python report a signal that arrived just before the change."""
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Disregard SIGTERM. If Spark's connection to the runner breaks before the first SIGTERM
+    arrives, the error makes the runner call ``stop``, and SIGTERM arrives during ``stop``."""
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGTERM) is _exit_once
+    )
+    if ours:
+        signal.signal(signal.SIGTERM, _disregard)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, _exit_once)
 
 
 # ---- batch ---------------------------------------------------------------------------------------
