@@ -182,17 +182,22 @@ void ps_probe_image_data(ps_probe_t *probe, ps_probe_image_t *model, const ps_da
 /* ---- gaps ------------------------------------------------------------------------------------ */
 
 /* Returns the gap of which this one is the rest. If more data is missing directly after the last
- * gap, that gap grows and keeps its timer. Its rest may therefore lie beyond its old end. */
-static const ps_probe_gap_t *gap_before(const ps_probe_image_t *model, const ps_gap_t *gap)
+ * gap, that gap grows and keeps its timer. Its rest may therefore lie beyond its old end. Gaps are
+ * sorted and apart, so only the last one that begins no later can hold this one. `at` is where the
+ * search for the gap before this one ended: lists of thousands of gaps are walked once a cycle. */
+static const ps_probe_gap_t *gap_before(const ps_probe_image_t *model, const ps_gap_t *gap,
+                                        int32_t *at)
 {
-    for (int32_t i = 0; i < model->gap_count; i++) {
-        const ps_probe_gap_t *known = &model->gaps[i];
-        const bool grew = i == model->gap_count - 1 && known->opened_ns == gap->opened_ns;
-        if (known->from <= gap->from && (known->to >= gap->to || grew)) {
-            return known;
-        }
+    const int32_t last = model->gap_count - 1;
+    while (*at < last && model->gaps[*at + 1].from <= gap->from) {
+        (*at)++;
     }
-    return NULL;
+    if (last < 0 || model->gaps[*at].from > gap->from) {
+        return NULL;
+    }
+    const ps_probe_gap_t *known = &model->gaps[*at];
+    const bool grew = *at == last && known->opened_ns == gap->opened_ns;
+    return known->to >= gap->to || grew ? known : NULL;
 }
 
 /* The list is sorted, its gaps apart and below the mark; what is in it was missing before, or is
@@ -204,6 +209,7 @@ static void check_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_n
     const int32_t count = image->gaps.count < PS_PROBE_GAPS ? image->gaps.count : PS_PROBE_GAPS;
     int64_t end = -1;
     int64_t missing = 0;
+    int32_t at = 0;
     if (count == 0 && model->gap_count == 0) {
         return;
     }
@@ -220,7 +226,7 @@ static void check_gaps(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_n
     }
     for (int32_t i = 0; i < count; i++) {
         const ps_gap_t *gap = &image->gaps.items[i];
-        const ps_probe_gap_t *before = gap_before(model, gap);
+        const ps_probe_gap_t *before = gap_before(model, gap, &at);
         next[i] = (ps_probe_gap_t){ .from = gap->from,
                                     .to = gap->to,
                                     .opened_ns = gap->opened_ns,
