@@ -14,6 +14,7 @@
 enum { WORDS = (sizeof(ps_receiver_view_t) + 7) / 8, TRIES = 1000 };
 
 _Static_assert(offsetof(ps_receiver_view_t, heard_ns) % 8 == 0, "a word of its own");
+_Static_assert(offsetof(ps_receiver_view_t, receiver_id) % 8 == 0, "a word of its own");
 
 struct ps_snapshot_entry {
     _Atomic uint32_t sequence; /* odd: being written */
@@ -47,17 +48,33 @@ void ps_snapshot_heard(ps_snapshot_entry_t *snapshot, int32_t index, int64_t hea
                           (uint64_t)heard_ns, memory_order_relaxed);
 }
 
+static uint64_t word_of(ps_snapshot_entry_t *entry, size_t offset)
+{
+    return atomic_load_explicit(&entry->words[offset / 8], memory_order_relaxed);
+}
+
+/* Most entries of a table are free: two words show this, and the others are not copied. */
+static bool is_free(ps_snapshot_entry_t *entry)
+{
+    return word_of(entry, offsetof(ps_receiver_view_t, receiver_id)) == 0 &&
+           word_of(entry, offsetof(ps_receiver_view_t, heard_ns)) == 0;
+}
+
 static bool read_entry(ps_snapshot_entry_t *entry, ps_receiver_view_t *out)
 {
     uint64_t words[WORDS];
     for (int32_t i = 0; i < TRIES; i++) {
         const uint32_t before = atomic_load_explicit(&entry->sequence, memory_order_acquire);
-        for (size_t w = 0; w < WORDS; w++) {
+        const bool taken = !is_free(entry);
+        for (size_t w = 0; w < WORDS && taken; w++) {
             words[w] = atomic_load_explicit(&entry->words[w], memory_order_relaxed);
         }
         atomic_thread_fence(memory_order_acquire);
         if ((before & 1) == 0 &&
             atomic_load_explicit(&entry->sequence, memory_order_relaxed) == before) {
+            if (!taken) {
+                return false;
+            }
             memcpy(out, words, sizeof(*out));
             return out->receiver_id != 0 || out->heard_ns != 0;
         }
