@@ -127,11 +127,25 @@ static void note_refusal(ps_simworld_t *world, ps_sim_publisher_t *publisher, in
     }
 }
 
+/* Returns the content of the message to offer. A refused message is offered again, often in each
+ * duty cycle, and has the same content. */
+static const uint8_t *content(ps_simworld_t *world, const ps_sim_ledger_t *ledger, int64_t number,
+                              int32_t size)
+{
+    if (world->offered_of != ledger || world->offered_number != number ||
+        world->offered_size != size) {
+        ps_sim_write_content(world->offered, size, ledger, number);
+        world->offered_of = ledger;
+        world->offered_number = number;
+        world->offered_size = size;
+    }
+    return world->offered;
+}
+
 /* Offers the next message. After a refusal, the limit must change before the next offer: a refusal
  * wakes the sender, which would otherwise never become idle. */
 static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t now_ns)
 {
-    uint8_t *message = world->offered;
     ps_sim_ledger_t *ledger = &world->ledgers[publisher->params.ledger];
     ps_pub_t *pub = publisher->params.pub;
     const int64_t limit = ps_pub_limit(pub);
@@ -148,7 +162,7 @@ static bool offer(ps_simworld_t *world, ps_sim_publisher_t *publisher, int64_t n
     const int32_t size = ps_sim_message_size(ledger, number, publisher->params.size_low,
                                              publisher->params.size_high);
     const int64_t reserved = ps_sim_reserved_value(ledger, number);
-    ps_sim_write_content(message, size, ledger, number);
+    const uint8_t *message = content(world, ledger, number, size);
     int64_t position = ps_sim_publish(publisher, ledger, number, message, size, reserved);
     for (int i = 0; i < ROTATIONS && position == PS_ADMIN_ACTION; i++) {
         position = ps_sim_publish(publisher, ledger, number, message, size, reserved);

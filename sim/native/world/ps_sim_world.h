@@ -257,8 +257,12 @@ struct ps_simworld {
     int32_t ledger_count;
     int32_t violation_count;
     char violations[PS_SIM_MAX_VIOLATIONS][PS_SIM_VIOLATION_BYTES];
-    uint8_t offered[PS_SIM_MESSAGE_MAX];  /* Buffer with the content of the message that a publisher
-                                           * is offering. */
+    /* Buffer with the content of the message that a publisher offered last, and which message this
+     * is. */
+    uint8_t offered[PS_SIM_MESSAGE_MAX];
+    const ps_sim_ledger_t *offered_of;
+    int64_t offered_number;
+    int32_t offered_size;
     uint8_t expected[PS_SIM_MESSAGE_MAX]; /* Buffer with the content that a received message must
                                            * have. */
 };
