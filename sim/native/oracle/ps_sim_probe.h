@@ -79,15 +79,25 @@ void ps_probe_step(ps_probe_t *probe, int32_t host, int32_t work, int64_t now_ns
 
 /* Returns the largest delay that a timer of the host may have: the sum of two milliseconds (two
  * ticks) and of two duty cycles. */
-int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
+__attribute__((pure)) int64_t ps_probe_slack_ns(const ps_probe_t *probe, int32_t host);
 /* Returns the largest delay of an action that a stream can perform only in its turn. On a host with
  * a governor, the streams wait for each other. */
-int64_t ps_probe_turn_slack_ns(const ps_probe_t *probe, int32_t host);
+__attribute__((pure)) int64_t ps_probe_turn_slack_ns(const ps_probe_t *probe, int32_t host);
 /* Checks a promise: a condition that the driver may leave false for grace_ns, but not longer. The
  * caller passes the present value of the condition in `holds`. If the condition stays false for
- * longer, the probe reports a violation of the condition with this `name`. */
-void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
-                      int64_t grace_ns, const char *name, int32_t host, int32_t session_id);
+ * longer, the probe reports a violation of the condition with this `name`. Nearly all promises hold
+ * in nearly all duty cycles, so only the others cost a call. */
+void ps_probe_promise_moved(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds,
+                            int64_t now_ns, int64_t grace_ns, const char *name, int32_t host,
+                            int32_t session_id);
+static inline void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds,
+                                    int64_t now_ns, int64_t grace_ns, const char *name,
+                                    int32_t host, int32_t session_id)
+{
+    if (!holds || promise->since_ns != 0) {
+        ps_probe_promise_moved(probe, promise, holds, now_ns, grace_ns, name, host, session_id);
+    }
+}
 void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Returns true if a socket of the host recently refused a datagram, so that the driver may still

@@ -90,12 +90,10 @@ void ps_probe_fail(ps_probe_t *probe, int32_t host, int32_t session_id, const ch
                    (long long)probe->world->now_ns, text);
 }
 
-void ps_probe_promise(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds, int64_t now_ns,
-                      int64_t grace_ns, const char *name, int32_t host, int32_t session_id)
+void ps_probe_promise_moved(ps_probe_t *probe, ps_probe_promise_t *promise, bool holds,
+                            int64_t now_ns, int64_t grace_ns, const char *name, int32_t host,
+                            int32_t session_id)
 {
-    if (holds && promise->since_ns == 0) {
-        return;
-    }
     if (promise->since_ns == 0) {
         promise->since_ns = now_ns + 1; /* 0: it holds */
     }
