@@ -276,9 +276,11 @@ class Subscriber:
         return () if self._subscription is None else self._subscription.gaps
 
     def refresh(self) -> None:
-        """Process the daemon's notices."""
-        if self._subscription is not None:
-            _ = self._subscription.images
+        """Process the daemon's notices. The world calls this method after each turn of a conductor,
+        and most turns bring no notice."""
+        subscription = self._subscription
+        if subscription is not None and (subscription._notices or subscription._handle is None):
+            _ = subscription.images
 
     def pause(self, paused: bool) -> None:
         if self._apps and not self._dead:
