@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C extensions and the wheel's tag; everything else is in pyproject.toml."""
 
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ GLUE = ("penstock._core.c", "penstock._core_sim.c", "penstock._core_bench.c")
 
 class BuildOnce(build_ext):
     """Compiles a source once for all extensions that have it: ``_core_sim`` links the object files
-    of ``_core``.  The glue that cffi writes is half of the code and runs once a call of the control
-    plane: it is built for size and without line numbers.  The per-message calls of Python have glue
-    of their own (core/fast)."""
+    of ``_core``.  Each processor has a compiler of its own: the build waits for none of them.  The
+    glue that cffi writes is half of the code and runs once a call of the control plane: it is built
+    for size and without line numbers.  The per-message calls of Python have glue of their own
+    (core/fast)."""
 
     def build_extensions(self) -> None:
         compile_sources = self.compiler.compile
@@ -27,11 +30,18 @@ class BuildOnce(build_ext):
 
         def compile_new(sources: list[str], **options: Any) -> list[str]:
             flags = options.pop("extra_postargs")
-            for source in sources:
-                if source not in objects:
-                    own = ["-g0", "-Os"] if source.endswith(GLUE) else []
-                    made = compile_sources([source], extra_postargs=[*flags, *own], **options)
-                    objects[source] = made[0]
+
+            def compile_one(source: str) -> str:
+                own = ["-g0", "-Os"] if source.endswith(GLUE) else []
+                made: list[str] = compile_sources(
+                    [source], extra_postargs=[*flags, *own], **options
+                )
+                return made[0]
+
+            new = [source for source in sources if source not in objects]
+            new.sort(key=lambda source: not source.endswith(GLUE))      # they take longest
+            with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+                objects.update(zip(new, pool.map(compile_one, new), strict=True))
             return [objects[source] for source in sources]
 
         self.compiler.compile = compile_new
