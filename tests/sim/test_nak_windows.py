@@ -54,7 +54,8 @@ def delivered(world: World, from_s: float, until_s: float) -> int:
 @pytest.mark.parametrize("rtt_ms", [1, 10, 40, 100])
 @pytest.mark.parametrize("queue", [250_000, 1_000_000])
 def test_a_congestion_window_under_nak_is_not_void(channel: str, rtt_ms: int, queue: int) -> None:
-    """50 MB/s are offered to 100 Mbit/s: at most 2 % are sent again, and the link is used."""
+    """50 MB/s are offered to 100 Mbit/s: at most 2 % are sent again, and the link is used. A group
+    uses as much as a unicast stream, which its sender paces as well."""
     link = Link(
         delay_ns=rtt_ms * MS_NS // 2, bandwidth_bytes_per_s=12_500_000, queue_bytes=queue
     )
@@ -66,7 +67,7 @@ def test_a_congestion_window_under_nak_is_not_void(channel: str, rtt_ms: int, qu
         messages = delivered(world, 5, 15)
         wire = world.network.wire()
     assert wire.resent_bytes <= 0.02 * wire.data_bytes
-    assert messages * FRAME / 10 > 0.5 * 12_500_000
+    assert messages * FRAME / 10 > 0.9 * 12_500_000
 
 
 @pytest.mark.parametrize("rtt_ms", [0, 1, 5, 20, 60, 100, 200])

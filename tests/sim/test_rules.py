@@ -269,6 +269,19 @@ WRONG = (
         now="ps_cubic_init(&congestion->cubic, mtu, window_max, friendly);",
         old="ps_cubic_init(&congestion->cubic, mtu, window_max, true);",
     )),
+    ("paces a group by whoever spoke last", "windowed", Patch(
+        file="ps_publication_pace.c", now="if (!pub->params.group || rate >= pub->highest_pace) {",
+        old="if (true) {",
+    )),
+    ("paces a group by a receiver that slowed down", "windowed", Patch(
+        file="ps_publication_pace.c", now="    } else if (was_highest) {",
+        old="    } else if (was_highest && now_ns < 0) {",
+    )),
+    ("paces a group by a receiver that left", "windowed", Patch(
+        file="ps_publication_pace.c",
+        now="    if (pub->params.group && rate == pub->highest_pace) {",
+        old="    if (pub->params.group && rate == pub->highest_pace && now_ns < 0) {",
+    )),
     ("waits for a silent class for ever", "silent", Patch(
         file="ps_congestion_custom.c",
         now="congestion->custom_silent = input->now_ns >= congestion->custom_silent_ns;",

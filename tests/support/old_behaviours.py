@@ -135,7 +135,7 @@ OLD: Final = (
         patches=(
             Patch(
                 file="ps_publication_receivers.c",
-                now="        on_receiver_leaving(pub, sm);\n",
+                now="        on_receiver_leaving(pub, sm, now_ns);\n",
                 old="        set_limit(pub, pub->sender_position);\n        return;\n",
             ),
         ),

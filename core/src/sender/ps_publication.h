@@ -73,6 +73,7 @@ typedef struct ps_publication_receiver {
     uint32_t capabilities; /* Capabilities in the receiver's trailer; 0: an Aeron receiver. */
     uint32_t reason;       /* Cause (ps_cause) of the receiver's limit, from its status message. */
     int64_t reason_client;
+    int64_t pacing_rate;  /* Bytes a second that the receiver states; INT64_MAX: it states none. */
     int64_t credit_limit; /* Message number up to which the receiver has granted credits;
                            * PS_CREDIT_OPEN: no limit. */
     uint32_t credit_epoch;
@@ -287,27 +288,23 @@ struct ps_publication {
     ps_addr_t join_from;
     int64_t absent_id; /* Receiver that left or refused the stream last; 0: none. */
     ps_addr_t absent_address;
-    int64_t join_refused;     /* Number of times that the sender refused to wait for a joining
-                               * receiver since its last report. */
-    int64_t join_notified_ns; /* Time at which the sender last reported that it refused to wait for
-                               * a joining receiver. */
+    int64_t join_refused;     /* Joining receivers that were refused a wait since the last report */
+    int64_t join_notified_ns; /* Time of that report. */
     ps_retransmit_t retransmit;
-    ps_pacer_t congestion_pace;         /* new data, by congestion control */
+    ps_pacer_t congestion_pace;         /* all data, by congestion control */
+    int64_t highest_pace;               /* Highest pacing_rate of the receivers; 0: no receiver. */
     ps_pacer_t repair;                  /* Token bucket that limits the bytes of retransmits. */
     ps_pacer_t byte_rate, message_rate; /* ps-rate */
     ps_pacer_t pressure_pace;           /* the rate of pressure_control */
     ps_pressure_control_t pressure_control;
     ps_pressure_signal_t local_signal; /* On IPC with fc=nak: fill level of the readers' queue. */
     ps_pressure_reader_t local_reader; /* the slowest local reader */
-    int64_t pressure_binds_until_ns;   /* Until this time, the publication's account names
-                                        * NAK-strength control as the cause that blocks the stream;
-                                        * 0: the account does not name this cause. */
-    int64_t rate_due_ns;               /* Earliest time at which an empty rate bucket has tokens
-                                        * again; INT64_MAX: no rate bucket is empty. */
-    int64_t rate_position;             /* On IPC: position up to which the sender has charged
-                                        * published data to the token buckets. */
-    int32_t rate_cause;                /* ps_cause for the rate whose token bucket is empty;
-                                        * PS_CAUSE_NONE: no bucket is empty. */
+    int64_t pressure_binds_until_ns;   /* Until this time, NAK-strength control is the cause that
+                                        * the publication's account names; 0: it is not. */
+    int64_t rate_due_ns;               /* When an empty rate bucket has tokens again; INT64_MAX: no
+                                        * rate bucket is empty. */
+    int64_t rate_position;             /* On IPC: published data is charged up to here. */
+    int32_t rate_cause;                /* ps_cause of the empty rate bucket, or PS_CAUSE_NONE. */
     /* sender: admission by ps-rate (ps_publication_admit.c) */
     ps_allowance_t byte_allowance, message_allowance;
     int64_t padding_bytes;                      /* Number of padding bytes that the sender did not
@@ -422,8 +419,11 @@ int64_t ps_publication_resend_floor(const ps_publication_t *pub);
 
 /* ---- ps_publication_pace.c ------------------------------------------------------------------- */
 void ps_publication_pace_init(ps_publication_t *pub);
-/* For unicast streams: applies the pacing rate that a status message states. */
-void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns);
+/* Applies the pacing rate that a status message of `receiver` states. */
+void ps_publication_on_congestion(ps_publication_t *pub, ps_publication_receiver_t *receiver,
+                                  const ps_sm_t *sm, int64_t now_ns);
+/* A receiver that stated `rate` has left the table. */
+void ps_publication_pace_left(ps_publication_t *pub, int64_t rate, int64_t now_ns);
 /* Return true if a pacing bucket is empty: _pace_shut checks the bucket for new data, _repair_shut
  * the bucket for retransmits. The publication becomes ready again when the bucket has tokens. */
 bool ps_publication_pace_shut(ps_publication_t *pub, int64_t now_ns);

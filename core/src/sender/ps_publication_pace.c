@@ -4,8 +4,9 @@
  *
  * The congestion bucket spreads a congestion window over its round trip. A receiver that runs CUBIC
  * states window, rate and round trip in the trailer of its status messages. A penstock sender keeps
- * to that rate (docs/congestion-control.md). Unicast only: the members of a group state different
- * rates, and their windows are combined by the group's strategy already.
+ * to that rate (docs/congestion-control.md). The members of a group state different rates: the
+ * highest one applies, so no member receives less than its window permits. A member that states no
+ * rate has the highest one, and the group is not paced (docs/decisions/0680).
  *
  * The repair bucket bounds retransmits: a number of bytes for each new byte, and some bytes by
  * time, so that an idle stream can retransmit too (docs/loss-recovery.md). */
@@ -25,15 +26,48 @@ void ps_publication_pace_init(ps_publication_t *pub)
     pub->paced_until_ns = INT64_MAX;
 }
 
-void ps_publication_on_congestion(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns)
+static int64_t highest_rate(const ps_publication_t *pub)
 {
-    const int64_t rate = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
-    const int64_t least = (int64_t)BURST_DATAGRAMS * pub->log.mtu;
-    if (pub->params.group || rate == pub->congestion_pace.rate) {
-        return;
+    int64_t highest = 0;
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        const int64_t rate = pub->receivers[i].pacing_rate;
+        highest = rate > highest ? rate : highest;
     }
-    ps_pacer_set(&pub->congestion_pace, rate,
-                 rate / BURST_PARTS > least ? rate / BURST_PARTS : least, now_ns);
+    return highest;
+}
+
+static void apply(ps_publication_t *pub, int64_t highest, int64_t now_ns)
+{
+    const int64_t rate = highest == INT64_MAX ? 0 : highest;
+    const int64_t least = (int64_t)BURST_DATAGRAMS * pub->log.mtu;
+    pub->highest_pace = highest;
+    if (rate != pub->congestion_pace.rate) {
+        ps_pacer_set(&pub->congestion_pace, rate,
+                     rate / BURST_PARTS > least ? rate / BURST_PARTS : least, now_ns);
+    }
+}
+
+/* The receivers are compared only if the highest rate falls: with n receivers, for about one status
+ * message of n. A unicast stream has one receiver; a second one in the table has been replaced. */
+void ps_publication_on_congestion(ps_publication_t *pub, ps_publication_receiver_t *receiver,
+                                  const ps_sm_t *sm, int64_t now_ns)
+{
+    const int64_t stated = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
+    const int64_t rate = stated > 0 ? stated : INT64_MAX;
+    const bool was_highest = receiver->pacing_rate == pub->highest_pace;
+    receiver->pacing_rate = rate;
+    if (!pub->params.group || rate >= pub->highest_pace) {
+        apply(pub, rate, now_ns);
+    } else if (was_highest) {
+        apply(pub, highest_rate(pub), now_ns);
+    }
+}
+
+void ps_publication_pace_left(ps_publication_t *pub, int64_t rate, int64_t now_ns)
+{
+    if (pub->params.group && rate == pub->highest_pace) {
+        apply(pub, highest_rate(pub), now_ns);
+    }
 }
 
 static void wait_until(ps_publication_t *pub, int64_t due_ns)

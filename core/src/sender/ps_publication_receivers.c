@@ -57,9 +57,11 @@ static void note_absent(ps_publication_t *pub, int64_t id, const ps_addr_t *addr
     }
 }
 
-static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *receiver)
+static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *receiver,
+                            int64_t now_ns)
 {
     static const ps_receiver_view_t nobody;
+    const int64_t pacing_rate = receiver->pacing_rate;
     const ps_receiver_view_t *view = &receiver->view;
     note_absent(pub, receiver->id, &view->address, view->has_group_tag != 0, view->group_tag);
     PS_ASSERT(receiver >= pub->receivers && receiver < pub->receivers + pub->receiver_count);
@@ -76,6 +78,7 @@ static void forget_receiver(ps_publication_t *pub, ps_publication_receiver_t *re
     ps_snapshot_write(pub->snapshot, (int32_t)(last - pub->receivers), &nobody);
     pub->has_receivers = pub->receiver_count > 0;
     pub->credits.stale = pub->credits.on;
+    ps_publication_pace_left(pub, pacing_rate, now_ns);
 }
 
 /* The last time that a receiver stated more than before: the stream advances (semantics of
@@ -105,6 +108,7 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
         receiver = &pub->receivers[pub->receiver_count++];
         receiver->id = sm->receiver_id;
         receiver->consumed = position;
+        receiver->pacing_rate = 0;
         receiver->credit_limit = PS_CREDIT_OPEN;
         receiver->credit_frozen = false;
         receiver->credit_answer = false;
@@ -136,17 +140,17 @@ static void refresh_receiver(ps_publication_t *pub, const ps_sm_t *sm, int64_t p
                           pub->context->params.loss_recovery == PS_LOSS_ALL_GAPS;
         ps_retransmit_set_capacity(&pub->retransmit, many ? PS_RESEND_MAX : 1);
     }
-    ps_publication_on_congestion(pub, sm, now_ns);
+    ps_publication_on_congestion(pub, receiver, sm, now_ns);
 }
 
-static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm)
+static void on_receiver_leaving(ps_publication_t *pub, const ps_sm_t *sm, int64_t now_ns)
 {
     ps_publication_receiver_t *receiver = find_receiver(pub, sm->receiver_id);
     if (pub->credits.awaits) {
         ps_publication_credit_arrived(pub, sm->receiver_id);
     }
     if (receiver != NULL) {
-        forget_receiver(pub, receiver);
+        forget_receiver(pub, receiver, now_ns);
     }
     /* A receiver that leaves an active stream confirms no end, because another may join. A silent
      * receiver confirms none either while another is heard, which may need retransmits. */
@@ -254,7 +258,7 @@ void ps_publication_on_sm(ps_publication_t *pub, const ps_sm_t *sm, int64_t posi
         return;
     }
     if ((sm->flags & PS_SM_EOS) != 0) {
-        on_receiver_leaving(pub, sm);
+        on_receiver_leaving(pub, sm, now_ns);
     } else {
         const bool first = !pub->has_initial_connection;
         refresh_receiver(pub, sm, position, from, now_ns);
@@ -354,7 +358,7 @@ void ps_publication_on_error(ps_publication_t *pub, const ps_err_t *err, const p
     }
     (void)ps_agent_emit(pub->sender->agent, &event); /* it is repeated by its sender */
     if (receiver != NULL) { /* the receiver accepts no data any more and sends no status message */
-        forget_receiver(pub, receiver);
+        forget_receiver(pub, receiver, now_ns);
         (void)ps_publication_credit_step(pub, now_ns); /* it may have granted the last credits */
         ps_publication_update_connected(pub, now_ns);
         ps_sender_ready(ps_publication_sender(pub), pub);
@@ -379,7 +383,7 @@ int64_t ps_publication_expire_receivers(ps_publication_t *pub, int64_t now_ns)
     for (int32_t i = 0; i < pub->receiver_count;) {
         const int64_t end_ns = pub->receivers[i].heard_ns + timeout_ns;
         if (end_ns <= now_ns) {
-            forget_receiver(pub, &pub->receivers[i]);
+            forget_receiver(pub, &pub->receivers[i], now_ns);
         } else {
             next_ns = end_ns < next_ns ? end_ns : next_ns;
             i++;

@@ -273,6 +273,16 @@ bool ps_probe_gated(const ps_probe_image_t *model, const ps_image_subscriber_t *
 bool ps_probe_left_behind(const ps_probe_image_t *model);
 void ps_probe_recv_check(ps_probe_t *probe, ps_probe_image_t *model, int64_t now_ns);
 
+/* ps_sim_probe_pace.c */
+/* Bytes since the last check that the pace spreads. With multiple destinations the probe counts
+ * each copy of a retransmit, so it leaves retransmits out. */
+int64_t ps_probe_paced_bytes(const ps_probe_pub_t *model);
+/* The bytes that the pace permits now. With multiple destinations at most the driver's own
+ * level. */
+double ps_probe_pace_level(const ps_probe_pub_t *model, int64_t now_ns);
+/* In a group the highest rate of the receivers in the table; 0: one of them states none. */
+int64_t ps_probe_group_rate(const ps_probe_pub_t *model);
+
 /* ps_sim_probe_rate.c */
 void ps_probe_rate_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns);
 void ps_probe_round_sample(ps_probe_image_t *model, int64_t sample_ns);

@@ -280,9 +280,10 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
                                      pub->context->params.loss_recovery == PS_LOSS_ALL_GAPS
                                  ? PS_RESEND_MAX
                                  : 1;
-            model->paced_bytes = model->fresh_bytes + model->repair_bytes;
-            model->stated_rate = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
         }
+        model->paced_bytes = ps_probe_paced_bytes(model);
+        receiver->pacing_rate = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
+        model->stated_rate = receiver->pacing_rate;
     }
     receiver->position = position;
     if (follows(pub)) {

@@ -40,6 +40,7 @@ static double larger(double a, double b)
 
 static void follow_controllers(ps_probe_pub_t *model, int64_t now_ns)
 {
+    model->stated_rate = model->pub->params.group ? ps_probe_group_rate(model) : model->stated_rate;
     const ps_publication_t *pub = model->pub;
     const double mtu = pub->log.mtu;
     const double pace = (double)model->stated_rate;
@@ -136,14 +137,14 @@ void ps_probe_rate_check(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_n
     const double debt = larger(model->nak.burst, mtu);
     spend(probe, model, &model->nak, model->signal_bytes, debt, "the NAK rate is");
     const bool single = pub->endpoint->params.mdc == PS_MDC_NONE;
-    spend(probe, model, &model->pace, single ? model->paced_bytes : 0, 3 * mtu, "the pace is");
+    const int64_t paced = ps_probe_paced_bytes(model);
+    spend(probe, model, &model->pace, model->paced_bytes, 3 * mtu, "the pace is");
     follow_controllers(model, now_ns);
     model->repair.level += (double)fresh * pub->context->params.retransmit_percent / 100;
     if (single) {
         spend(probe, model, &model->repair, again, 2 * mtu, "the repair budget is");
-        spend(probe, model, &model->pace, fresh + again - model->paced_bytes, 3 * mtu,
-              "the pace is");
     }
+    spend(probe, model, &model->pace, paced - model->paced_bytes, 3 * mtu, "the pace is");
     model->repair.level =
         model->repair.level > model->repair.burst ? model->repair.burst : model->repair.level;
     spend(probe, model, &model->bytes, fresh, mtu, "ps-rate is");

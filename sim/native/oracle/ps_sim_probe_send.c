@@ -322,8 +322,9 @@ static void check_data(ps_probe_t *probe, ps_probe_pub_t *model, int64_t now_ns)
         const int64_t wire = frame->type == PS_TYPE_PAD ? PS_HEADER_BYTES : ps_align32(length);
         sendable = length > 0 && is_granted(pub, now_ns) &&
                    pub->sender_position + wire <= pub->sender_limit &&
-                   model->pace.level > pub->log.mtu && model->bytes.level > pub->log.mtu &&
-                   model->nak.level > pub->log.mtu && model->message_rate.level > 1;
+                   ps_probe_pace_level(model, now_ns) > pub->log.mtu &&
+                   model->bytes.level > pub->log.mtu && model->nak.level > pub->log.mtu &&
+                   model->message_rate.level > 1;
     }
     const bool sends = model->high != model->last_high;
     ps_probe_partial_check(probe, model, now_ns);

@@ -129,7 +129,7 @@ typedef struct ps_probe_learned {
 } ps_probe_learned_t;
 
 typedef struct ps_probe_receiver {
-    int64_t id, edge, position, heard_ns;
+    int64_t id, edge, position, heard_ns, pacing_rate;
     int64_t fc_heard_ns, left_ns; /* `fc_heard_ns`: time of the last status message that counts for
                                    * flow control. `left_ns`: time at which the receiver stated that
                                    * it leaves the stream. */
@@ -347,7 +347,7 @@ typedef struct ps_probe_pub {
     int64_t held_ns, checked_ns;
     int32_t cause;
     ps_probe_bucket_t repair, pace, bytes, message_rate, nak;
-    /* Pacing rate that a receiver with congestion control stated last; 0: none. */
+    /* Pacing rate of the receivers with congestion control, in a group the highest; 0: none. */
     int64_t stated_rate;
     int64_t fresh_bytes, repair_bytes, fresh_messages; /* since the last check */
     /* A status message can set a new pacing rate within a duty cycle. `paced_bytes` is the number

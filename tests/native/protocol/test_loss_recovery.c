@@ -81,16 +81,16 @@ static void lists_on_the_wire(void)
 /* ---- a sender with a penstock receiver ------------------------------------------------------- */
 
 /* A status message with a trailer: the receiver is one of ours. */
-static void hear_penstock(rig_t *rig, int64_t position, int32_t window, uint32_t reason,
-                          int64_t pacing_rate)
+static void hear_member(rig_t *rig, int64_t receiver_id, int64_t position, int32_t window,
+                        uint32_t reason, int64_t pacing_rate)
 {
     uint8_t out[PS_CONTROL_MAX];
     const ps_sm_t sm = { .session_id = GOLDEN_SESSION,
                          .stream_id = GOLDEN_STREAM,
-                         .term_id = GOLDEN_TERM,
-                         .term_offset = (int32_t)position,
+                         .term_id = GOLDEN_TERM + (int32_t)(position / RIG_TERM),
+                         .term_offset = (int32_t)(position % RIG_TERM),
                          .window = window,
-                         .receiver_id = GOLDEN_RECEIVER };
+                         .receiver_id = receiver_id };
     const ps_trailer_t trailer = { .capabilities = PS_CAP_PENSTOCK,
                                    .daemon_id = 9,
                                    .ordinal = -1,
@@ -100,6 +100,12 @@ static void hear_penstock(rig_t *rig, int64_t position, int32_t window, uint32_t
                                    .congestion_window = pacing_rate > 0,
                                    .pacing_rate = pacing_rate };
     rig_inject(rig, &rig->peer, out, ps_wire_build_sm(out, &sm, &trailer));
+}
+
+static void hear_penstock(rig_t *rig, int64_t position, int32_t window, uint32_t reason,
+                          int64_t pacing_rate)
+{
+    hear_member(rig, GOLDEN_RECEIVER, position, window, reason, pacing_rate);
 }
 
 static void nak(rig_t *rig, int32_t offset, int32_t length)
@@ -239,6 +245,53 @@ static void the_congestion_rate_paces(void)
     rig_close(rig);
 }
 
+/* Checks the rate of a group's data while a member states a rate, 0: none. The first 100 ms are not
+ * counted: the bucket empties. */
+static void check_member(rig_t *rig, int64_t receiver_id, int64_t stated, int64_t expected)
+{
+    int64_t from = 0;
+    for (int32_t i = 0; i < 600; i++) {
+        const int64_t sent = rig_counter(rig, rig->sender_position);
+        from = i == 100 ? sent : from;
+        if (i % 10 == 0) {
+            hear_member(rig, receiver_id, sent, RIG_TERM / 2, 0, stated);
+        }
+        if (rig_tail(rig) - sent < 2 * 1408) {
+            rig_offer(rig, NULL, 1408 - 32, PS_FLAG_UNFRAGMENTED);
+        }
+        rig_step(rig, MS);
+        memnet_discard(rig->net);
+    }
+    const int64_t rate = (rig_counter(rig, rig->sender_position) - from) * 2;
+    const int64_t error = expected / 50 + 2 * 1408; /* a datagram at both ends */
+    CHECK(rate >= expected - error && rate <= expected + error);
+}
+
+/* Each member states the rate that its own window permits. None receives less than this. */
+static void the_fastest_member_paces_a_group(void)
+{
+    rig_t *rig = rig_open(
+        &(rig_options_t){ .kind = RIG_MULTICAST, .advertise = 1, .flow_control = PS_FC_MAX });
+    rig_connect(rig);
+    check_member(rig, GOLDEN_RECEIVER, 100000, 100000);
+    check_member(rig, 6, 50000, 100000);
+    check_member(rig, 7, 200000, 200000);
+    check_member(rig, 7, 80000, 100000);
+    check_member(rig, 7, 150000, 150000);
+    check_member(rig, GOLDEN_RECEIVER, 90000, 150000);
+    check_member(rig, 8, 0, 1408000); /* one message a millisecond is offered */
+    rig_sm(rig, 8, &rig->peer, rig_counter(rig, rig->sender_position), RIG_TERM / 2, PS_SM_EOS);
+    check_member(rig, 6, 50000, 150000);
+    const int64_t end_ns = rig->now_ns + 6 * S; /* only the sixth is heard */
+    while (rig->now_ns < end_ns) {
+        hear_member(rig, 6, rig_counter(rig, rig->sender_position), RIG_TERM / 2, 0, 50000);
+        rig_step(rig, 100 * MS);
+        memnet_discard(rig->net);
+    }
+    check_member(rig, 6, 50000, 50000);
+    rig_close(rig);
+}
+
 static void the_receivers_reason_is_named(void)
 {
     rig_t *rig =
@@ -344,6 +397,7 @@ int main(int argc, char **argv)
     TEST(one_action_towards_aeron);
     TEST(the_budget_bounds_a_storm);
     TEST(the_congestion_rate_paces);
+    TEST(the_fastest_member_paces_a_group);
     TEST(the_receivers_reason_is_named);
     TEST(who_left_holds_nothing);
     TEST(one_loss_in_a_group_is_requested_by_few);
