@@ -36,7 +36,8 @@ static int32_t cubic_initial_window(ps_congestion_t *congestion)
 }
 
 /* The window is the unread data plus in_flight, at most window_max. A status message reports each
- * eighth of a window that the sender gains. */
+ * sixteenth of a window that the sender gains, in whole datagrams: the part of a datagram more
+ * would delay each message until the next datagram, which is 3 % of a window of 33 datagrams. */
 int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_input_t *input,
                             int64_t in_flight, bool *force)
 {
@@ -47,7 +48,7 @@ int32_t ps_congestion_grant(ps_congestion_t *congestion, const ps_congestion_inp
     if (!congestion->binds) {
         window = congestion->window_max;
     }
-    quantum = quantum < congestion->mtu ? congestion->mtu : quantum;
+    quantum = quantum < congestion->mtu ? congestion->mtu : quantum - quantum % congestion->mtu;
     if (congestion->binds && input->consumption + window >= input->granted + quantum) {
         *force = true;
     }

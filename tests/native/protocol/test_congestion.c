@@ -91,18 +91,24 @@ static void the_response_function_of_rfc_9438(void)
 #endif
 }
 
-/* Without the Reno-friendly region a short path gets what the cubic alone gives: 33 packets. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* Without the Reno-friendly region a short path gets what the cubic alone gives: 33 packets. The
+ * formulas of RFC 9438 in floating point give 31.9 after 200 s, because each loss occurs in the
+ * flat part of the curve. */
 static void the_cubic_alone_on_a_short_path(void)
 {
     ccsim_options_t options = response_path(10 * MS);
     options.not_friendly = 1;
     options.drop_first = 40; /* 33.3 * 4 / 3.7 * 1.1, as above */
     ccsim_t *sim = ccsim_open(&options);
-    const measured_t got = measure(sim, &options, 0, 2000 * options.rtt_ns, 6000 * options.rtt_ns);
-    printf("rtt  10 ms, not friendly: %.1f packets a round trip\n", got.packets_a_round);
-    CHECK(got.packets_a_round > 0.9 * 33.3 && got.packets_a_round < 1.1 * 33.3);
+    const measured_t got = measure(sim, &options, 0, 20000 * options.rtt_ns, 6000 * options.rtt_ns);
+    printf("rtt  10 ms, not friendly: %.1f packets a round trip, mean window %.1f\n",
+           got.packets_a_round, got.mean_window);
+    CHECK(got.packets_a_round > 0.935 * 33.3 && got.packets_a_round < 1.065 * 33.3);
+    CHECK(got.mean_window > 0.935 * 33.3 && got.mean_window < 1.065 * 33.3);
     ccsim_close(sim);
 }
+#endif
 
 /* ---- a long fat path, and a shared one ------------------------------------------------------- */
 
@@ -367,7 +373,9 @@ int main(int argc, char **argv)
         return print_csv(argv[1]);
     }
     RUN(the_response_function_of_rfc_9438);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* four minutes of a stream */
     RUN(the_cubic_alone_on_a_short_path);
+#endif
     RUN(an_aeron_sender_is_bounded_too);
     RUN(an_application_limited_stream_does_not_inflate);
     RUN(five_and_ten_per_cent_at_250_ms);
