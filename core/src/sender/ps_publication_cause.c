@@ -100,6 +100,17 @@ static bool spies_stand_in(const ps_publication_t *pub)
     return pub->params.spies_simulate_connection && !pub->has_receivers;
 }
 
+/* Returns the receiver that states the pace; in a group the one that states the highest. */
+static int64_t pacing_receiver(const ps_publication_t *pub)
+{
+    for (int32_t i = 0; i < pub->receiver_count; i++) {
+        if (pub->receivers[i].pacing_rate == pub->highest_pace) {
+            return pub->receivers[i].id;
+        }
+    }
+    return pub->receiver_count > 0 ? pub->receivers[0].id : 0;
+}
+
 /* The network's side: a rate of congestion control, or a window.  False: neither binds. */
 static bool blame_receivers(const ps_publication_t *pub, ps_blame_t *blame)
 {
@@ -107,7 +118,7 @@ static bool blame_receivers(const ps_publication_t *pub, ps_blame_t *blame)
         return false;
     }
     if (pub->paced) {
-        blame->culprit = pub->receiver_count > 0 ? pub->receivers[0].id : 0;
+        blame->culprit = pacing_receiver(pub);
         blame->cause = PS_CAUSE_CONGESTION_WINDOW;
     } else {
         blame->culprit = limiting_receiver(pub);

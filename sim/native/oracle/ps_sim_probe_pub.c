@@ -288,7 +288,7 @@ static int32_t group_cause(const ps_probe_pub_t *model)
             furthest = receiver->edge > furthest ? receiver->edge : furthest;
         }
     }
-    if (pub->rated || !is_window_shut(pub) || furthest == INT64_MIN) {
+    if (pub->rated || pub->paced || !is_window_shut(pub) || furthest == INT64_MIN) {
         return 0;
     }
     if (ps_probe_hold(model) <= least) {

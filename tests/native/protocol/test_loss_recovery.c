@@ -292,6 +292,24 @@ static void the_fastest_member_paces_a_group(void)
     rig_close(rig);
 }
 
+static void the_member_that_paces_a_group_is_named(void)
+{
+    rig_t *rig = rig_open(&(rig_options_t){
+        .kind = RIG_MULTICAST, .advertise = 1, .flow_control = PS_FC_MAX, .window_bytes = 4096 });
+    rig_connect(rig);
+    hear_member(rig, GOLDEN_RECEIVER, 0, RIG_TERM / 2, 0, 100000);
+    hear_member(rig, 7, 0, RIG_TERM / 2, 0, 200000);
+    hear_member(rig, 8, 0, RIG_TERM / 2, 0, 150000);
+    rig_step(rig, 0);
+    for (int32_t i = 0; i < 20; i++) { /* ten leave at once, then the producers are at the limit */
+        rig_fill(rig);
+        rig_step(rig, 0);
+    }
+    CHECK_EQ(atomic_load(&rig->slot->cause), PS_CAUSE_CONGESTION_WINDOW);
+    CHECK_EQ(atomic_load(&rig->slot->cause_culprit), 7);
+    rig_close(rig);
+}
+
 static void the_receivers_reason_is_named(void)
 {
     rig_t *rig =
@@ -398,6 +416,7 @@ int main(int argc, char **argv)
     TEST(the_budget_bounds_a_storm);
     TEST(the_congestion_rate_paces);
     TEST(the_fastest_member_paces_a_group);
+    TEST(the_member_that_paces_a_group_is_named);
     TEST(the_receivers_reason_is_named);
     TEST(who_left_holds_nothing);
     TEST(one_loss_in_a_group_is_requested_by_few);
