@@ -110,11 +110,18 @@ def test_available_now_reads_a_full_window_in_halves_and_no_further(host: Pensto
         control.open(**key, starting="earliest", expiry_ns=600 * 10**9)
         publication = client.add_publication(key["channel"], key["stream_id"])
         eventually(lambda: control.state(**key).logs, "the group has the log")
-        while publication.offer(bytes(992)) > 0:        # a KiB with its header
-            pass
+        window = control.state(**key).logs[0].window_bytes
+
+        def is_full() -> bool:
+            """A stream that was just connected may have no room yet."""
+            while publication.offer(bytes(992)) > 0:    # a KiB with its header
+                pass
+            return publication.position >= window
+
+        eventually(is_full, "the window is full")
         there = publication.position
         eventually(lambda: control.state(**key).logs[0].end_position == there, "all is there")
-        half = control.state(**key).logs[0].window_bytes // 2
+        half = window // 2
         planning = _planning.Planning(options(host, **names))
         planning.prepare()
         ends = [0]
