@@ -284,6 +284,9 @@ void ps_probe_fc_sm(ps_probe_t *probe, ps_probe_pub_t *model, const ps_sm_t *sm,
         model->paced_bytes = ps_probe_paced_bytes(model);
         receiver->pacing_rate = sm->trailer.capabilities != 0 ? sm->trailer.pacing_rate : 0;
         model->stated_rate = receiver->pacing_rate;
+        if (receiver->pacing_rate == 0) { /* a reordered statement may restore the pace at once */
+            ps_probe_bucket_set(&model->pace, 0, 0, now_ns);
+        }
     }
     receiver->position = position;
     if (follows(pub)) {
