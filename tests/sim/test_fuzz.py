@@ -62,7 +62,7 @@ def test_generated_scenarios_hold(start: int) -> None:
                                   2723277087, 2723277466, 2723282978,
                                   2723278709, 2723281205, 2723281600,
                                   1299426762, 1299425643, 1299427850, 1792, 5486,
-                                  20042, 20053, 20143, 7840])
+                                  20042, 20053, 20143, 7840, 4077])
 def test_seeds_beyond_the_range_that_failed_once_hold(seed: int, plain: bool) -> None:
     """Plain: without the faults that the generator has learned since."""
     assert attempt(generate(seed, plain=plain), seed).violations == ()

@@ -267,7 +267,9 @@ static void sent_by_receiver(ps_probe_t *probe, int32_t host, const uint8_t *at,
     }
 }
 
-/* It was sent in a cycle before. */
+/* It was sent before, maybe in this cycle: a NAK that reaches beyond what was sent is answered up
+ * to where the sender is by then. The sender's position moves after a send call, so the copies of
+ * new data to several destinations lie beyond it. */
 static bool is_again(const ps_probe_pub_t *model, const ps_data_t *data,
                      const ps_sim_packet_t *packet)
 {
@@ -280,7 +282,7 @@ static bool is_again(const ps_probe_pub_t *model, const ps_data_t *data,
     return !data->is_heartbeat &&
            ps_wire_chain(packet->data, packet->length, log->term_length, &span, &messages) ==
                PS_WIRE_OK &&
-           from + span <= model->last_high;
+           from + span <= model->pub->sender_position;
 }
 
 void ps_probe_sent(ps_probe_t *probe, int32_t host, const ps_sim_packet_t *packet,
