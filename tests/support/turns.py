@@ -34,6 +34,7 @@ GROUPS = {
     "tests/loopback/test_demo.py": "",
     "tests/loopback/test_extras.py": "wheels",
     "tests/loopback/test_wheel_tag.py": "wheels",   # they build in one folder
+    "tests/sim/test_fuzz.py": "",                   # the longest file of the simulator
     "tests/loopback/": "",
     "tests/cluster/": "",
     "tests/interop/": "",
