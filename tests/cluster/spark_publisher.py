@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second; 0: no limit")
     parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long; 0: never")
     parser.add_argument("--timeout", type=float, default=120.0, help="longest wait for room")
+    parser.add_argument("--patient", action="store_true", help="report such waits, and go on")
     parser.add_argument("--until-told", action="store_true", help="stop when the input ends")
     parser.add_argument("--step", action="store_true", help="a message for each line of the input")
     parser.add_argument("--linger", action="store_true", help="keep the session until told")
@@ -70,7 +71,9 @@ def main() -> None:
                 offered = time.time_ns()
                 pub.send(HEAD.pack(number, offered) + padding, args.timeout)
             except TimeoutExpired as error:
-                say("timeout", what=str(error), number=number)
+                say("held" if args.patient else "timeout", what=str(error), number=number)
+                if args.patient:
+                    continue
                 sys.exit(1)
             number += 1
             if log is not None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what a Spark sink publishes: ``python -m cluster.spark_receiver --dir=D --channel=C ...``.
 
-Reports each complete part, now and then that some are open, and at the end what was counted.
+Reports each complete part, now and then that some are open, once that none is open any more, and at
+the end what was counted.
 """
 
 from __future__ import annotations
@@ -35,14 +36,16 @@ def main() -> None:
     with penstock.connect(args.dir, name="receiver") as client:
         subscription = client.add_subscription(args.channel, args.stream)
         say("listening")
+        were_open = False
         reader = committed(subscription, timeout_s=0.05)
         while not notified.is_set():
             opened = [part for part in reader.partial if part.reason == "open"]
-            if opened:
+            if opened or were_open:
                 say(
                     "open", at_ns=time.time_ns(), parts=len(opened),
                     partial=reader.statistics.partial,
                 )
+            were_open = bool(opened)
             for part in reader:
                 values: list[object] = []
                 if args.head:

@@ -32,10 +32,12 @@ pytestmark = [pytest.mark.needs_root, pytest.mark.slow, pytest.mark.timeout(900)
 RATE = 500
 ENDLESS = 1_000_000_000
 PATIENCE_S = 240.0
+HELD_S = 30.0           # the publisher says so often who holds it
 FRESH_NS = 200_000_000
+STILL_NS = 2_000_000_000
 WORK_S = 0.6            # longer in each task, so that there is a middle of it
 STREAM = 700
-DEATHS = 4              # a part may end between the look and the death
+DEATHS = 4              # the open part may be another process's
 NOTIFIED_S = 40.0           # what a reader needs to know that a part's session has died
 
 
@@ -63,7 +65,7 @@ class Flow:
             ) as self.reader,
             self.spark.publisher(
                 0, f"--channel={self.into}", f"--stream={STREAM}", f"--count={ENDLESS}",
-                f"--rate={RATE}", "--size=64", "--until-told", f"--timeout={PATIENCE_S}",
+                f"--rate={RATE}", "--size=64", "--until-told", "--patient", f"--timeout={HELD_S}",
             ) as self.publisher,
         ):
             self.reader.wait("listening", PATIENCE_S)
@@ -103,8 +105,21 @@ class Flow:
         """A task of the second query is in the middle of its part at this very moment."""
         while True:
             line = self.hear()
-            if line["event"] == "open" and time.time_ns() - line["at_ns"] < FRESH_NS:
+            if (
+                line["event"] == "open" and line["parts"]
+                and time.time_ns() - line["at_ns"] < FRESH_NS
+            ):
                 return
+
+    def stays_open(self) -> bool:
+        """Whether a part that is open now is so for a while; it is not if all ended."""
+        end_ns = time.time_ns() + STILL_NS
+        while True:
+            line = self.hear()
+            if line["event"] == "open" and not line["parts"]:
+                return False
+            if line["event"] == "open" and line["at_ns"] > end_ns:
+                return True
 
     def files(self) -> list[int]:
         found = [json.loads(p.read_text()) for p in (self.folder / "out").glob("*.json")]
@@ -162,24 +177,38 @@ def flow(
         drivers.current.request("stop_all")
 
 
-def kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+def send(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def strike(flow: Flow, pids: list[int]) -> None:
-    """Kills processes that were looked up before, in the middle of a part."""
+    """Kills processes that were looked up before, while some part is open."""
     assert pids
     flow.until_open()
-    for pid in pids:
-        kill(pid)
+    send(pids, signal.SIGKILL)
+
+
+def strike_in_part(flow: Flow, victims: Callable[[], list[int]]) -> None:
+    """Kills processes in the middle of a part.  A part may end between the look and the death, so
+    they are stopped before, and go on if then all parts end."""
+    while True:
+        pids = victims()
+        assert pids
+        flow.until_open()
+        send(pids, signal.SIGSTOP)
+        if flow.stays_open():
+            send(pids, signal.SIGKILL)
+            return
+        send(pids, signal.SIGCONT)
 
 
 def die_in_parts(flow: Flow, driver: Driver, victims: Callable[[], list[int]]) -> None:
-    """They die, again if what was open was not theirs, or has ended before they died."""
+    """They die, again if what was open was not theirs."""
     before = flow.partial
     for _ in range(DEATHS):
-        strike(flow, victims())
+        strike_in_part(flow, victims)
         flow.survived(driver)
         if flow.left_parts(before):
             return
