@@ -193,15 +193,20 @@ def strike(flow: Flow, pids: list[int]) -> None:
 def strike_in_part(flow: Flow, victims: Callable[[], list[int]]) -> None:
     """Kills processes in the middle of a part.  A part may end between the look and the death, so
     they are stopped before, and go on if then all parts end."""
-    while True:
+    patience = Patience(PATIENCE_S)
+    while not patience.is_over:
         pids = victims()
         assert pids
         flow.until_open()
         send(pids, signal.SIGSTOP)
-        if flow.stays_open():
-            send(pids, signal.SIGKILL)
+        in_part = False
+        try:
+            in_part = flow.stays_open()
+        finally:
+            send(pids, signal.SIGKILL if in_part else signal.SIGCONT)
+        if in_part:
             return
-        send(pids, signal.SIGCONT)
+    raise AssertionError("all parts end although those that are to die are stopped")
 
 
 def die_in_parts(flow: Flow, driver: Driver, victims: Callable[[], list[int]]) -> None:
