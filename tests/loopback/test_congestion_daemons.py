@@ -27,10 +27,20 @@ def image_of(client: Client, stream_id: int) -> dict[str, Any]:
     return dict(row)
 
 
-def errors(host: PenstockHost, words: str) -> list[int]:
-    """How often each line of the error log with these words was counted."""
+def errors(host: PenstockHost, words: str) -> dict[str, int]:
+    """The lines of the error log with these words, and how often each was counted."""
     stat = host.command("stat", "--once", "--json", f"--dir={host.directory}")
-    return [e["count"] for e in json.loads(stat.output())["errors"] if words in e["text"]]
+    lines = json.loads(stat.output())["errors"]
+    return {line["text"]: line["count"] for line in lines if words in line["text"]}
+
+
+def assert_answers(host: PenstockHost, client: Client, stream_id: int) -> None:
+    """The class of the image has returned windows only.  On a busy machine an answer may be late:
+    the daemon says so, and counts it as a failure."""
+    failures = image_of(client, stream_id)["congestion_failures"]
+    told = errors(host, f"of stream {stream_id}: cc=")
+    assert all("no answer within 20 ms" in text for text in told), told
+    assert told or failures == 0, failures
 
 
 def test_a_class_sets_the_window_by_channel_and_by_rule(
@@ -53,7 +63,7 @@ def test_a_class_sets_the_window_by_channel_and_by_rule(
                 assert pump(publication, sent, [subscription]) == [sent]
                 row = image_of(client, stream_id)
                 assert row["congestion"] == "py:support.congestion:Fixed"
-                assert row["congestion_failures"] == 0
+                assert_answers(host, client, stream_id)
 
 
 @pytest.mark.parametrize("name", ["Loops", "Sleeps", "Raises"])
@@ -81,7 +91,8 @@ def test_a_class_that_blocks_or_raises_holds_nobody_else(
             assert third.session_id
         assert image_of(client, 14)["congestion"].endswith("Fixed")
         words = "raised ValueError('mine')" if name == "Raises" else "no answer within"
-        assert errors(host, f"cc=py:support.congestion:{name}: {words}") == [1]
+        told = errors(host, f"cc=py:support.congestion:{name}: {words}")
+        assert list(told.values()) == [1]
     assert host.end() == 0
 
 
@@ -133,5 +144,5 @@ def test_the_example_runs_in_a_daemon(new_host: NewHost, port: Port) -> None:
         connected(publication, subscription)
         sent = messages(4000)
         assert pump(publication, sent, [subscription]) == [sent]
-        assert image_of(client, 12)["congestion_failures"] == 0
+        assert_answers(host, client, 12)
     assert host.end() == 0
