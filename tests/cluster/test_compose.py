@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 from support.hosts import memory_directory
+from support.patience import Patience
 
 from cluster.network import Network
 
@@ -26,6 +28,12 @@ pytestmark = pytest.mark.needs_root
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICES: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
+
+
+def kill(service: subprocess.Popen[str]) -> None:
+    """Kill the processes of a service."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(service.pid, signal.SIGKILL)
 
 
 def test_both_services_print_the_same_hash(lan: Network) -> None:
@@ -40,13 +48,17 @@ def test_both_services_print_the_same_hash(lan: Network) -> None:
                 stdout=subprocess.PIPE, start_new_session=True,
             ))
         try:
-            for process in running:         # the exchange ends first, and its container with it
-                process.wait(120)
-                os.killpg(process.pid, signal.SIGKILL)
+            patience, alive = Patience(120.0), list(running)
+            while alive:                    # a container ends with its first process
+                ended = [process for process in alive if process.poll() is not None]
+                for process in ended:
+                    kill(process)
+                    alive.remove(process)
+                assert not patience.is_over, [process.returncode for process in running]
+                time.sleep(0.005)
         finally:
             for process in running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                kill(process)
         assert [process.returncode for process in running] == [0, 0]
         printed = [process.communicate(timeout=60)[0].split() for process in running]
     hashes = [{word for word in words if len(word) == 64} for words in printed]
