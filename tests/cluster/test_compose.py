@@ -12,15 +12,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from support.hosts import memory_directory
-from support.patience import Patience
 
 from cluster.network import Network
 
@@ -36,26 +35,33 @@ def kill(service: subprocess.Popen[str]) -> None:
         os.killpg(service.pid, signal.SIGKILL)
 
 
-def test_both_services_print_the_same_hash(lan: Network) -> None:
+def run(service: subprocess.Popen[str]) -> None:
+    """Wait for a service.  A container ends with its first process."""
+    service.wait(120)
+    kill(service)
+
+
+@pytest.mark.parametrize(("impairment", "count"), [
+    pytest.param("loss=5%,delay=5ms", "100k", id="as written"),
+    pytest.param("loss=20%,delay=40ms", "3k", id="the last messages are lost"),
+])
+def test_both_services_print_the_same_hash(lan: Network, impairment: str, count: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     running = []
     with tempfile.TemporaryDirectory(prefix="penstock-compose-", dir=memory_directory()) as place:
         for host, (name, service) in enumerate(SERVICES.items()):
             assert service["networks"]["hosts"]["ipv4_address"] == lan.address(host)
+            (command,) = service["command"]
+            assert "loss=5%,delay=5ms" in command
+            command = command.replace("loss=5%,delay=5ms", impairment).replace("100k", count)
             running.append(subprocess.Popen(
-                [*lan.prefix(host), *service["entrypoint"], *service["command"]],
+                [*lan.prefix(host), *service["entrypoint"], command],
                 env={**os.environ, "PATH": path, "PENSTOCK_DIR": f"{place}/{name}"}, text=True,
                 stdout=subprocess.PIPE, start_new_session=True,
             ))
         try:
-            patience, alive = Patience(120.0), list(running)
-            while alive:                    # a container ends with its first process
-                ended = [process for process in alive if process.poll() is not None]
-                for process in ended:
-                    kill(process)
-                    alive.remove(process)
-                assert not patience.is_over, [process.returncode for process in running]
-                time.sleep(0.005)
+            with ThreadPoolExecutor(len(running)) as pool:
+                list(pool.map(run, running))
         finally:
             for process in running:
                 kill(process)

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from support.hosts import PenstockHost
+from support.patience import Patience
 
 import penstock
 from loopback.conftest import NewHost
-from loopback.streams import connected, eventually, messages, pump
+from loopback.streams import TIMEOUT_S, connected, eventually, messages, pump
 from penstock import Client
 from penstock.core.errors import ChannelRefused
 
@@ -34,13 +35,15 @@ def errors(host: PenstockHost, words: str) -> dict[str, int]:
     return {line["text"]: line["count"] for line in lines if words in line["text"]}
 
 
-def assert_answers(host: PenstockHost, client: Client, stream_id: int) -> None:
+def assert_answers(
+    host: PenstockHost, client: Client, stream_id: int, patience: Patience
+) -> None:
     """The class of the image has returned windows only.  On a busy machine an answer may be late:
-    the daemon says so, and counts it as a failure."""
+    the daemon says so, and counts it as a failure; else there is no failure."""
     failures = image_of(client, stream_id)["congestion_failures"]
     told = errors(host, f"of stream {stream_id}: cc=")
     assert all("no answer within 20 ms" in text for text in told), told
-    assert told or failures == 0, failures
+    assert failures == 0 or (told and patience.is_busy), failures
 
 
 def test_a_class_sets_the_window_by_channel_and_by_rule(
@@ -51,6 +54,7 @@ def test_a_class_sets_the_window_by_channel_and_by_rule(
         '[[stream]]\nstream_id = 13\ncongestion_control = "py:support.congestion:Fixed"\n'
     )
     host = new_host(f"--config={config}")
+    patience = Patience(TIMEOUT_S, exact=True)
     with penstock.connect(host.directory) as client:
         for stream_id, cc in ((12, "|cc=py:support.congestion:Fixed"), (13, "")):
             channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|{TERM}"
@@ -63,7 +67,7 @@ def test_a_class_sets_the_window_by_channel_and_by_rule(
                 assert pump(publication, sent, [subscription]) == [sent]
                 row = image_of(client, stream_id)
                 assert row["congestion"] == "py:support.congestion:Fixed"
-                assert_answers(host, client, stream_id)
+                assert_answers(host, client, stream_id, patience)
 
 
 @pytest.mark.parametrize("name", ["Loops", "Sleeps", "Raises"])
@@ -135,6 +139,7 @@ def test_a_class_that_cannot_be_made_in_time_is_refused_and_holds_up_nobody(
 
 def test_the_example_runs_in_a_daemon(new_host: NewHost, port: Port) -> None:
     host = new_host()
+    patience = Patience(TIMEOUT_S, exact=True)
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|{TERM}"
     with (
         penstock.connect(host.directory) as client,
@@ -144,5 +149,5 @@ def test_the_example_runs_in_a_daemon(new_host: NewHost, port: Port) -> None:
         connected(publication, subscription)
         sent = messages(4000)
         assert pump(publication, sent, [subscription]) == [sent]
-        assert_answers(host, client, 12)
+        assert_answers(host, client, 12, patience)
     assert host.end() == 0

@@ -14,7 +14,7 @@ from support.patience import Patience
 
 import penstock
 from loopback.conftest import NewHost
-from loopback.streams import connected, eventually, messages, pump
+from loopback.streams import TIMEOUT_S, connected, eventually, messages, pump
 from penstock import Client, Offer
 from penstock.core.errors import ChannelRefused
 
@@ -197,7 +197,7 @@ def test_a_strategy_that_never_returns_is_contained(
     new_host: NewHost, port: Port, name: str, answers: int
 ) -> None:
     """The built-in applies, the daemon serves others, and it ends in good order.  On a busy machine
-    an answer may be late too, and then counts as a failure."""
+    an answer may be late too, and then counts as a failure; else there is exactly one."""
     host = new_host()
     channel = f"aeron:udp?endpoint=127.0.0.1:{port()}|term-length=64k"
     with (
@@ -211,14 +211,17 @@ def test_a_strategy_that_never_returns_is_contained(
             found = client.status()["publications"]
             return int(next(row["strategy_failures"] for row in found))
 
+        patience = Patience(TIMEOUT_S, exact=True)
         eventually(lambda: failures() >= 1, "it was not missed")
+        is_busy = patience.is_busy
         sent = messages(2000)                       # more than a term: the window moves
         assert pump(publication, sent, [subscription]) == [sent]
         with client.add_publication("aeron:ipc?term-length=64k", 13) as other:
             assert other.session_id
         with penstock.connect(host.directory) as second:
             assert second.status()["publications"]
-        assert failures() <= answers + 1            # once a question
+        counted = failures()                        # once a question
+        assert counted <= (answers + 1 if is_busy else 1)
         stat = host.command("stat", "--once", "--json", f"--dir={host.directory}")
         errors = json.loads(stat.output())["errors"]
         late = [e["count"] for e in errors if "no answer within" in e["text"]]

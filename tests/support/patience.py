@@ -73,7 +73,7 @@ class Patience:
     def __init__(self, seconds: float, *, exact: bool = False) -> None:
         """``exact``: check once, not only at a wait that lasts."""
         self._seconds = self._left_s = seconds
-        self._at_s = time.monotonic()
+        self._began_s = self._at_s = time.monotonic()
         self._times: Times | None = scheduled(descendants(os.getpid())) if exact else None
 
     def _check(self, now_s: float) -> None:
@@ -102,6 +102,11 @@ class Patience:
         """What of it has been used so far."""
         self._check(time.monotonic())
         return self._seconds - self._left_s
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether other programs had the processors for a tenth of the time so far.  ``exact``."""
+        return self.spent_s < 0.9 * (time.monotonic() - self._began_s)
 
 
 #: The status of a command that was killed at its time-out; timeout(1) has the same.

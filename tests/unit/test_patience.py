@@ -56,6 +56,15 @@ def test_what_was_spent_is_exact_from_the_start(clock: Clock) -> None:
     assert limit.spent_s == pytest.approx(0.3)
 
 
+@pytest.mark.parametrize(("waited_s", "busy"), [(0.0, False), (0.05, False), (0.2, True)])
+def test_a_machine_is_busy_if_others_had_a_tenth(
+    clock: Clock, waited_s: float, busy: bool
+) -> None:
+    limit = Patience(10, exact=True)
+    clock.run(1, ran_s=1 - waited_s, waited_s=waited_s)
+    assert limit.is_busy == busy
+
+
 def test_every_wait_ends(clock: Clock) -> None:
     limit = Patience(1)
     rounds = 0
