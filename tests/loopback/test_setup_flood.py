@@ -5,6 +5,8 @@ that comes meanwhile is received, and nothing of the flood stays."""
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import os
 import socket
 import struct
 import threading
@@ -14,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.hosts import PenstockHost
+from support.listing import names_at_once
 
 import penstock
 from loopback.streams import connected, eventually, messages, pump
@@ -63,15 +66,16 @@ class Flood:
 
 
 def images(host: PenstockHost) -> int:
-    return len(list((host.directory / "images").glob("*.logbuffer")))
+    return len(names_at_once(host.directory / "images"))
 
 
 def allocated(host: PenstockHost, name: str = "*.logbuffer") -> int:
     """Bytes of files that take memory."""
     total = 0
-    for path in host.directory.rglob(name):
-        with contextlib.suppress(FileNotFoundError):            # it went meanwhile
-            total += path.stat().st_blocks * 512
+    for folder, *_ in os.walk(host.directory):
+        for file in fnmatch.filter(names_at_once(Path(folder)), name):
+            with contextlib.suppress(FileNotFoundError):        # it went meanwhile
+                total += (Path(folder) / file).stat().st_blocks * 512
     return total
 
 
