@@ -58,7 +58,7 @@ def test_it_has_what_was_there_at_one_moment(folder: Path) -> None:
     assert seen[0] != seen[-1]
 
 
-def test_what_is_no_folder_is_an_error(folder: Path) -> None:
+def test_a_list_of_no_folder_is_an_error(folder: Path) -> None:
     (folder / "file").touch()
     with pytest.raises(NotADirectoryError):
         names_at_once(folder / "file")
