@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.hosts import memory_directory
 from support.listing import names_at_once
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder of tmpfs, where the directories of daemons are."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="penstock-test-") as name:
+    with tempfile.TemporaryDirectory(dir=memory_directory(), prefix="penstock-test-") as name:
         yield Path(name)
 
 
@@ -56,6 +57,12 @@ def test_it_has_what_was_there_at_one_moment(folder: Path) -> None:
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         assert len(numbers) in (1000, 1001)
     assert seen[0] != seen[-1]
+
+
+def test_more_names_than_one_system_call_returns_are_an_error(folder: Path) -> None:
+    make(folder, 0, 30_000)
+    with pytest.raises(OSError, match="more names"):
+        names_at_once(folder)
 
 
 def test_a_list_of_no_folder_is_an_error(folder: Path) -> None:
